@@ -1,0 +1,1 @@
+"""The broker: everything below it, put together behind Kafka's requests."""

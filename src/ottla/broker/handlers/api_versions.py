@@ -1,0 +1,54 @@
+"""ApiVersions (18), versions 0-4.
+
+Which requests this broker serves, in which versions: the client's first question. The answer is the registry itself.
+
+- v0-2: no header tags, no client software. v3+: flexible, but the response header stays at version 0, since a client
+  must be able to read it before it knows what the broker speaks (KIP-511).
+- A version newer than 4 is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions alone (KIP-511).
+- v3+: a client name or version that is empty or oddly spelled gets INVALID_REQUEST.
+- v4: feature levels may start at 0.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import API_VERSIONS, ROUTES, Request, handles
+from ottla.protocol import messages
+from ottla.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@handles("ApiVersions", 0, 4)
+def api_versions(
+    broker: Broker, request: Request, body: messages.ApiVersionsRequest
+) -> messages.ApiVersionsResponse:
+    if request.version >= 3 and not (
+        _SOFTWARE_NAME.fullmatch(body.client_software_name) and _SOFTWARE_NAME.fullmatch(body.client_software_version)
+    ):
+        return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return messages.ApiVersionsResponse(
+        api_keys=[
+            messages.ApiVersionsResponse.ApiVersion(
+                api_key=route.api_key, min_version=route.lowest, max_version=route.highest
+            )
+            for route in sorted(ROUTES.values(), key=lambda route: route.api_key)
+        ]
+    )
+
+
+def unsupported_version() -> messages.ApiVersionsResponse:
+    route = ROUTES[API_VERSIONS]
+    return messages.ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[
+            messages.ApiVersionsResponse.ApiVersion(
+                api_key=API_VERSIONS, min_version=route.lowest, max_version=route.highest
+            )
+        ],
+    )
