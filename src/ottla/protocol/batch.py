@@ -29,6 +29,8 @@ from typing import NamedTuple
 
 from fastcrc import crc32 as _crc32
 
+from ottla.protocol.errors import ProtocolError
+
 Buffer = bytes | bytearray | memoryview
 
 MAGIC = 2
@@ -55,7 +57,7 @@ _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 
 
-class CorruptBatch(ValueError):
+class CorruptBatch(ProtocolError):
     """Bytes that are no record batch: too short, impossible lengths, wrong CRC, records that do not parse."""
 
 
