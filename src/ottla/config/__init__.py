@@ -1,0 +1,1 @@
+"""What can be configured: definitions, broker and topic configuration, property files, the generated reference."""
