@@ -1,0 +1,202 @@
+"""A partition on the broker that leads it: checks what producers send, and wakes those who wait for records.
+
+A batch is opaque. Its 61-byte header and its CRC are looked at, its records only where the topic asks for it (a compacted
+topic takes no record without a key). What is refused, and how (A2 INT-028, notes of KIP-467):
+
+    not format 2, more or less than one batch, impossible counts, control      INVALID_RECORD
+    wrong length or CRC                                                        CORRUPT_MESSAGE
+    larger than max.message.bytes, as stored                                   MESSAGE_TOO_LARGE
+    larger than a whole segment                                                RECORD_LIST_TOO_LARGE
+    a timestamp too far from the broker's clock                                INVALID_TIMESTAMP
+    an unknown codec, zstd from a client that cannot know it                   UNSUPPORTED_COMPRESSION_TYPE
+    fewer replicas in sync than min.insync.replicas, with acks=all             NOT_ENOUGH_REPLICAS
+    a producer's epoch or sequence                                             see storage/producers.py
+
+With one replica, a record is committed when it is written: the high watermark is the end of the log.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ottla.config.topic import TopicConfig
+from ottla.protocol.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    TIMESTAMP_TYPE,
+    TRANSACTIONAL,
+    CorruptBatch,
+    crc_of,
+    set_max_timestamp,
+)
+from ottla.protocol.compression import ZSTD
+from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.records import keys_missing
+from ottla.storage.errors import StorageError
+from ottla.storage.log import DECOMPRESSED_LIMIT, Log
+from ottla.storage.producers import InvalidProducerEpoch, OutOfOrderSequence
+
+MAX_LONG = (1 << 63) - 1
+
+
+class Refused(Exception):
+    """A batch that is not written. `records` names single records that are at fault, by index (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, message: str, records: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.records = records
+
+
+class Waiter(Protocol):
+    """Somebody who waits for records of this partition."""
+
+    def appended(self, size: int) -> None: ...
+
+
+class Partition:
+    __slots__ = (
+        "config",
+        "high_watermark",
+        "index",
+        "isr_size",
+        "last_stable_offset",
+        "leader_epoch",
+        "log",
+        "topic",
+        "topic_id",
+        "waiters",
+    )
+
+    def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.config: TopicConfig = log.config
+        self.leader_epoch = leader_epoch
+        self.isr_size = 1
+        self.high_watermark = log.end_offset
+        self.last_stable_offset = log.end_offset
+        self.waiters: set[Waiter] = set()
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.start_offset
+
+    def append(self, batch: memoryview | bytearray, now_ms: int, *, all_replicas: bool, zstd: bool) -> tuple[int, int]:
+        """Write what a producer sent. Returns the offset of its first record and its append time (-1: the producer's own)."""
+        size = len(batch)
+        config = self.config
+        if size < HEADER_SIZE:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are too few for a record batch")
+        header = HEADER.unpack_from(batch)
+        _, length, _, magic, crc, attributes, last_delta, base_timestamp, timestamp, producer_id, epoch, first, count = (
+            header
+        )
+        if size > config.max_message_bytes:
+            raise Refused(
+                ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes; max.message.bytes is {config.max_message_bytes}"
+            )
+        if length != size - LENGTH_OVERHEAD or magic != MAGIC:
+            raise self._misshapen(size, length, magic)
+        if crc != crc_of(batch, 0, size):
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC does not fit its bytes")
+        if count <= 0 or last_delta != count - 1:
+            raise Refused(ErrorCode.INVALID_RECORD, f"{count} records, last offset delta {last_delta}")
+        if attributes & (CONTROL | TRANSACTIONAL | TIMESTAMP_TYPE) or attributes & CODEC_MASK >= ZSTD:
+            self._check_attributes(attributes, zstd)
+        if all_replicas and self.isr_size < config.min_insync_replicas:
+            raise Refused(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.isr_size} replicas in sync; min.insync.replicas is {config.min_insync_replicas}",
+            )
+        if producer_id >= 0:
+            if first < 0:
+                raise Refused(ErrorCode.INVALID_RECORD, f"producer {producer_id} sent no sequence number")
+            duplicate = self._check_sequence(producer_id, epoch, first, (first + last_delta) & 0x7FFFFFFF)
+            if duplicate is not None:
+                return duplicate
+        if size > config.segment_bytes:
+            raise Refused(
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes; segment.bytes is {config.segment_bytes}"
+            )
+        if "compact" in config.cleanup_policy:
+            self._check_keys(batch)
+        append_time = -1
+        if config.message_timestamp_type == "CreateTime":
+            self._check_timestamps(base_timestamp, timestamp, now_ms)
+        else:
+            append_time = timestamp = now_ms
+            set_max_timestamp(batch, 0, now_ms)
+        try:
+            base_offset = self.log.append(batch, self.leader_epoch, header, timestamp)
+        except StorageError as error:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self.high_watermark = self.last_stable_offset = self.log.end_offset
+        if self.waiters:
+            for waiter in tuple(self.waiters):
+                waiter.appended(size)
+        return base_offset, append_time
+
+    # -- checks --------------------------------------------------------------------------------------------------
+
+    def _misshapen(self, size: int, length: int, magic: int) -> Refused:
+        if magic != MAGIC:
+            return Refused(ErrorCode.INVALID_RECORD, f"message format {magic}; this request takes format 2 only")
+        if HEADER_SIZE <= length + LENGTH_OVERHEAD < size:
+            return Refused(ErrorCode.INVALID_RECORD, "a request carries one batch for each partition")
+        return Refused(ErrorCode.CORRUPT_MESSAGE, f"batch length {length} in {size} bytes")
+
+    def _check_attributes(self, attributes: int, zstd: bool) -> None:
+        if attributes & CONTROL:
+            raise Refused(ErrorCode.INVALID_RECORD, "clients may not write control records")
+        if attributes & TRANSACTIONAL:
+            raise Refused(ErrorCode.INVALID_TXN_STATE, "the producer has no transaction on this partition")
+        if attributes & TIMESTAMP_TYPE and self.config.message_timestamp_type == "CreateTime":
+            raise Refused(ErrorCode.INVALID_TIMESTAMP, "a producer may not claim LogAppendTime")
+        codec = attributes & CODEC_MASK
+        if codec > ZSTD:
+            raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no codec {codec}")
+        if codec == ZSTD and not zstd:
+            raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+
+    def _check_sequence(self, producer_id: int, epoch: int, first: int, last: int) -> tuple[int, int] | None:
+        try:
+            known = self.log.producers.check(producer_id, epoch, first, last)
+        except InvalidProducerEpoch as error:
+            raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, str(error)) from None
+        except OutOfOrderSequence as error:
+            raise Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, str(error)) from None
+        if known is None:
+            return None
+        return known if self.config.message_timestamp_type == "LogAppendTime" else (known[0], -1)
+
+    def _check_keys(self, batch: memoryview | bytearray) -> None:
+        try:
+            keyless = keys_missing(batch, DECOMPRESSED_LIMIT)
+        except ProtocolError as error:
+            code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.INVALID_RECORD
+            raise Refused(code, str(error)) from None
+        if keyless is not None:
+            message = "a compacted topic takes no record without a key"
+            raise Refused(ErrorCode.INVALID_RECORD, message, ((keyless, message),))
+
+    def _check_timestamps(self, base: int, largest: int, now_ms: int) -> None:
+        """KIP-937. Records without a timestamp (-1, from message format 0) are not judged."""
+        before, after = self.config.message_timestamp_before_max_ms, self.config.message_timestamp_after_max_ms
+        if before < MAX_LONG and 0 <= base < now_ms - before:
+            raise Refused(ErrorCode.INVALID_TIMESTAMP, f"timestamp {base} is more than {before} ms old")
+        if largest > now_ms + after:
+            raise Refused(ErrorCode.INVALID_TIMESTAMP, f"timestamp {largest} is more than {after} ms ahead")
+
+

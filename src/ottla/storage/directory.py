@@ -1,0 +1,142 @@
+"""A data directory (`log.dirs`): who owns it, which partitions lie in it, how it was left.
+
+    .lock                              held while a broker runs
+    meta.properties                    version, cluster.id, broker.id
+    .kafka_cleanshutdown               there when the last broker stopped properly
+    recovery-point-offset-checkpoint   and the other checkpoints (checkpoints.py)
+    <topic>-<partition>/               one log each (log.py)
+    <topic>-<partition>.<hex>-delete/  a log on its way out
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import uuid
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from pathlib import Path
+
+from ottla.storage.checkpoints import (
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    TopicPartition,
+    read_offsets,
+    replace_file,
+    write_offsets,
+)
+from ottla.storage.errors import DirectoryInUse, ForeignDirectory
+
+META = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+PARTITION_METADATA = "partition.metadata"
+DELETED = "-delete"
+
+_PARTITION = re.compile(r"(.+)-(\d+)")
+
+
+class DataDirectory:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+        self.was_clean = False
+
+    def open(self) -> None:
+        """Take the directory for ourselves, and see how it was left."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise DirectoryInUse(f"{self.path} is in use by another broker; stop it, or set another log.dirs") from None
+        self._lock = fd
+        marker = self.path / CLEAN_SHUTDOWN
+        self.was_clean = marker.exists()
+        marker.unlink(missing_ok=True)  # from here on only a proper stop makes it true again
+        for leftover in self.path.glob("*" + DELETED):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def claim(self, cluster_id: str | None, broker_id: int) -> str | None:
+        """Check whose directory this is. Returns the cluster id that it was marked with, None when it is new."""
+        found = self._read_meta()
+        owner, cluster = found.get("broker.id", found.get("node.id")), found.get("cluster.id")
+        if owner is not None and owner != str(broker_id):
+            raise ForeignDirectory(f"{self.path} belongs to broker {owner}, this is broker {broker_id}")
+        if cluster is not None and cluster_id is not None and cluster != cluster_id:
+            raise ForeignDirectory(f"{self.path} belongs to cluster {cluster}, this is cluster {cluster_id}")
+        return cluster
+
+    def mark(self, cluster_id: str, broker_id: int) -> None:
+        """Write down whose directory this is."""
+        if not (self.path / META).exists():
+            text = f"#\nversion=0\nbroker.id={broker_id}\ncluster.id={cluster_id}\n"
+            replace_file(self.path / META, text.encode(), sync=True)
+
+    def _read_meta(self) -> dict[str, str]:
+        try:
+            lines = (self.path / META).read_text().splitlines()
+        except FileNotFoundError:
+            return {}
+        return dict(line.strip().split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+    def release(self, *, clean: bool) -> None:
+        if self._lock is not None:
+            if clean:
+                replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0}', sync=True)
+            os.close(self._lock)
+            self._lock = None
+
+    # -- partitions ----------------------------------------------------------------------------------------------
+
+    def partitions(self) -> dict[TopicPartition, Path]:
+        found = {}
+        for entry in os.scandir(self.path):
+            match = _PARTITION.fullmatch(entry.name)
+            if match and entry.is_dir():
+                found[match[1], int(match[2])] = Path(entry.path)
+        return found
+
+    def partition_path(self, topic: str, partition: int) -> Path:
+        return self.path / f"{topic}-{partition}"
+
+    @staticmethod
+    def write_topic_id(partition: Path, topic_id: bytes) -> None:
+        text = urlsafe_b64encode(topic_id).decode().rstrip("=")
+        replace_file(partition / PARTITION_METADATA, f"version: 0\ntopic_id: {text}".encode(), sync=False)
+
+    @staticmethod
+    def read_topic_id(partition: Path) -> bytes | None:
+        try:
+            text = (partition / PARTITION_METADATA).read_text()
+        except FileNotFoundError:
+            return None
+        match = re.search(r"topic_id: *([\w-]{22})", text)
+        return urlsafe_b64decode(match[1] + "==") if match else None
+
+    @staticmethod
+    def set_aside(partition: Path) -> Path:
+        """Take a partition's directory out of sight at once; removing its files may take longer."""
+        aside = partition.with_name(f"{partition.name[:180]}.{uuid.uuid4().hex}{DELETED}")
+        partition.rename(aside)
+        return aside
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def recovery_points(self) -> dict[TopicPartition, int]:
+        return read_offsets(self.path / RECOVERY_POINT)
+
+    def log_starts(self) -> dict[TopicPartition, int]:
+        return read_offsets(self.path / LOG_START)
+
+    def write_checkpoints(
+        self,
+        recovery: dict[TopicPartition, int],
+        high_watermark: dict[TopicPartition, int],
+        start: dict[TopicPartition, int],
+    ) -> None:
+        write_offsets(self.path / RECOVERY_POINT, recovery)
+        write_offsets(self.path / HIGH_WATERMARK, high_watermark)
+        write_offsets(self.path / LOG_START, start)

@@ -1,0 +1,142 @@
+"""The sparse indexes beside a segment's `.log`, in Kafka's format.
+
+    .index      relative offset int32 | position int32       the batch at `position` ends with that offset
+    .timeindex  timestamp int64 | relative offset int32      no record up to that offset is newer
+
+Both columns of both files only grow, so either can be searched. Entries are made every `index.interval.bytes` of log. The
+newest ones live in memory and reach the file when there are TAIL of them, when the segment is rolled, or when it is
+closed; after a crash the index is made again from the log. What lies in the file is searched through a memory map, so the
+memory of an index does not grow with its segment.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from bisect import bisect_right
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+
+TAIL = 512
+
+KEY, VALUE = 0, 1
+
+
+class SparseIndex:
+    __slots__ = ("_entry", "_in_file", "_map", "_tail", "last_key", "path")
+
+    def __init__(self, path: Path, entry: str) -> None:
+        self.path = path
+        self._entry = struct.Struct(entry)
+        self._tail = (array("q"), array("q"))
+        self._in_file = 0
+        self._map: mmap | None = None
+        self.last_key = -1
+
+    def open(self) -> None:
+        """Take up what the file holds; an odd number of bytes at its end is a torn entry and is left out."""
+        self._in_file = self.path.stat().st_size // self._entry.size if self.path.exists() else 0
+        self.last_key = self._read(self._in_file - 1)[KEY] if self._in_file else -1
+
+    def __len__(self) -> int:
+        return self._in_file + len(self._tail[KEY])
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole index."""
+        return len(self) * self._entry.size
+
+    def append(self, key: int, value: int) -> None:
+        keys, values = self._tail
+        keys.append(key)
+        values.append(value)
+        self.last_key = key
+        if len(keys) >= TAIL:
+            self.flush()
+
+    def last(self) -> tuple[int, int] | None:
+        if self._tail[KEY]:
+            return self._tail[KEY][-1], self._tail[VALUE][-1]
+        return self._read(self._in_file - 1) if self._in_file else None
+
+    def floor(self, column: int, target: int) -> tuple[int, int] | None:
+        """The last entry whose KEY or VALUE is not above `target`."""
+        tail = self._tail[column]
+        if tail and tail[0] <= target:
+            at = bisect_right(tail, target) - 1
+            return self._tail[KEY][at], self._tail[VALUE][at]
+        low, high = 0, self._in_file
+        while low < high:
+            middle = (low + high) // 2
+            if self._read(middle)[column] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return self._read(low - 1) if low else None
+
+    def flush(self) -> None:
+        """Write the tail to the file (which exists from then on)."""
+        keys, values = self._tail
+        data = b"".join(map(self._entry.pack, keys, values))
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            at = self._in_file * self._entry.size
+            os.ftruncate(fd, at)
+            if data and os.pwrite(fd, data, at) != len(data):
+                raise OSError(f"short write to {self.path}")
+        finally:
+            os.close(fd)
+        self._in_file += len(keys)
+        self._tail = (array("q"), array("q"))
+        self._unmap()
+
+    def truncate(self, entries: int) -> None:
+        """Keep the first `entries`."""
+        self.flush()
+        self._in_file = min(entries, self._in_file)
+        self.flush()
+        last = self.last()
+        self.last_key = last[KEY] if last else -1
+
+    def clear(self) -> None:
+        """Start anew: the index is about to be made from the log."""
+        self._unmap()
+        self._in_file = 0
+        self._tail = (array("q"), array("q"))
+        self.last_key = -1
+
+    def close(self) -> None:
+        self._unmap()
+
+    def _read(self, at: int) -> tuple[int, int]:
+        if at >= self._in_file:
+            at -= self._in_file
+            return self._tail[KEY][at], self._tail[VALUE][at]
+        if self._map is None:
+            with self.path.open("rb") as file:
+                self._map = mmap(file.fileno(), self._in_file * self._entry.size, access=ACCESS_READ)
+        return self._entry.unpack_from(self._map, at * self._entry.size)  # type: ignore[return-value]
+
+    def _unmap(self) -> None:
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+
+class OffsetIndex(SparseIndex):
+    """KEY: offset relative to the segment's base, VALUE: position in the `.log`."""
+
+    __slots__ = ()
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, ">ii")
+
+
+class TimeIndex(SparseIndex):
+    """KEY: the largest timestamp so far, VALUE: relative offset of the batch that has it."""
+
+    __slots__ = ()
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, ">qi")

@@ -1,0 +1,302 @@
+"""The log of one partition: segments in a row, the producers and leader epochs that wrote them.
+
+    orders-0/
+      00000000000000000000.log .index .timeindex      segments (segment.py)
+      00000000000000001041.log …                      the last one is written to
+      00000000000000001041.snapshot                   producers as of that offset (producers.py)
+      leader-epoch-checkpoint                         (epochs.py)
+      partition.metadata                              version, topic id
+
+Offsets start at `start_offset` and end before `end_offset`, the one that the next record gets. Batches are stored as they
+came, with base offset and leader epoch written into them. A log belongs to one thread; opening may happen in any.
+
+After a proper stop the files are believed. Otherwise everything from the recovery point on is read, checked against its
+CRCs and cut behind the last good batch: what was acknowledged had reached the page cache, so the death of the process
+alone takes nothing away.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ottla.config.topic import TopicConfig
+from ottla.protocol.batch import CONTROL, BatchHeader
+from ottla.protocol.records import first_at_or_after, max_timestamp_record
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.errors import OffsetOutOfRange
+from ottla.storage.producers import CorruptSnapshot, ProducerStates
+from ottla.storage.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, FileSlice, Segment, file_name
+
+logger = logging.getLogger(__name__)
+
+EPOCH_FILE = "leader-epoch-checkpoint"
+DECOMPRESSED_LIMIT = 512 * 1024 * 1024  # of one batch, when its records must be looked at
+
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+
+
+class Log:
+    __slots__ = (
+        "_bases",
+        "_jitter",
+        "active",
+        "config",
+        "directory",
+        "end_offset",
+        "epochs",
+        "on_roll",
+        "producers",
+        "recovery_point",
+        "segments",
+        "start_offset",
+    )
+
+    def __init__(self, directory: Path, config: TopicConfig) -> None:
+        self.directory = directory
+        self.config = config
+        self.segments: list[Segment] = []
+        self._bases: list[int] = []
+        self.active: Segment
+        self.start_offset = 0
+        self.end_offset = 0
+        self.recovery_point = 0
+        self.producers = ProducerStates()
+        self.epochs = LeaderEpochs(directory / EPOCH_FILE)
+        self.on_roll: Callable[[Log, Segment], None] | None = None  # told of each segment that is now complete
+        self._jitter = 0
+
+    # -- opening and closing -------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Begin an empty log in a new directory."""
+        self.directory.mkdir(parents=True)
+        self._add(Segment(self.directory, 0))
+
+    def open(self, *, clean: bool, recovery_point: int = 0, start_offset: int = 0) -> None:
+        """Take up the log as it lies on disk."""
+        for base in sorted(int(path.stem) for path in self.directory.glob("*" + LOG_SUFFIX)):
+            self._add(Segment(self.directory, base))
+        if not self.segments:
+            self._add(Segment(self.directory, start_offset))
+        self.epochs.open()
+        self.recovery_point = recovery_point
+        for at, segment in enumerate(list(self.segments)):
+            is_last = at == len(self.segments) - 1
+            following = None if is_last else self.segments[at + 1].base_offset
+            if clean or (following is not None and following <= recovery_point):
+                segment.open()
+                continue
+            lost = segment.recover(index_interval=self.config.index_interval_bytes)
+            if lost:
+                logger.warning(
+                    "%s: cut off %d bytes behind offset %d that were never acknowledged or are damaged",
+                    self.directory.name,
+                    lost,
+                    segment.next_offset,
+                )
+            if following is not None and segment.next_offset < following and lost:
+                self._drop_from(at + 1)
+                break
+        self.end_offset = self.active.next_offset
+        self.recovery_point = min(self.recovery_point, self.end_offset)
+        self.start_offset = min(max(start_offset, self.segments[0].base_offset), self.end_offset)
+        self.epochs.truncate_end(self.end_offset)
+        self._load_producers()
+
+    def _add(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        self._jitter = random.randrange(jitter) if jitter > 0 else 0
+
+    def _drop_from(self, at: int) -> None:
+        for segment in self.segments[at:]:
+            logger.warning("%s: dropping segment %d behind a damaged one", self.directory.name, segment.base_offset)
+            segment.delete_files()
+        del self.segments[at:], self._bases[at:]
+        self.active = self.segments[-1]
+
+    def close(self) -> None:
+        """Put everything on disk, so that the next opening may believe it."""
+        for segment in self.segments:
+            if segment is self.active or segment.base_offset >= self.recovery_point:
+                segment.flush_indexes()
+                segment.fsync()
+        self._snapshot()
+        self.recovery_point = self.end_offset
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are."""
+        for segment in self.segments:
+            segment.close()
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def append(self, batch: memoryview | bytearray, leader_epoch: int, header: tuple[int, ...], timestamp: int) -> int:
+        """Write a checked batch at the end; returns the offset of its first record.
+
+        `header` is the batch's, as unpacked; `timestamp` its largest. Offset and epoch are written into `batch` itself.
+        """
+        segment = self.active
+        base = self.end_offset
+        last = base + header[6]
+        if segment.size and self._is_full(segment, len(batch), last, timestamp):
+            segment = self.roll()
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, base)
+        _OFFSET.pack_into(batch, 0, base)
+        _EPOCH.pack_into(batch, 12, leader_epoch)
+        segment.append(batch, base, last, timestamp, self.config.index_interval_bytes)
+        self.end_offset = last + 1
+        if header[9] >= 0 and not header[5] & CONTROL:
+            first = header[11]
+            self.producers.appended(
+                header[9], header[10], first, (first + header[6]) & 0x7FFFFFFF, base, timestamp
+            )
+        return base
+
+    def _is_full(self, segment: Segment, size: int, last_offset: int, timestamp: int) -> bool:
+        config = self.config
+        return (
+            segment.size + size > config.segment_bytes
+            or (
+                segment.first_timestamp is not None
+                and timestamp - segment.first_timestamp > config.segment_ms - self._jitter
+            )
+            or segment.index.size + 8 > config.segment_index_bytes
+            or segment.time_index.size + 12 > config.segment_index_bytes
+            or last_offset - segment.base_offset > 0x7FFFFFFF
+        )
+
+    def roll(self) -> Segment:
+        """Begin a new segment at the end offset."""
+        old = self.active
+        old.flush_indexes()
+        self._add(Segment(self.directory, self.end_offset))
+        self._snapshot()
+        if self.on_roll is not None:
+            self.on_roll(self, old)
+        return self.active
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, limit: int, below: int, at_least_one: bool) -> tuple[bytes | FileSlice | None, int]:
+        """Batches from the one with `offset` on, of offsets under `below`; see Segment.read."""
+        if offset < self.start_offset or offset > self.end_offset:
+            raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
+        active = self.active
+        if offset >= active.base_offset:
+            return active.read(offset, limit, below, at_least_one)
+        at = bisect_right(self._bases, offset) - 1
+        while at < len(self.segments) - 1:
+            data, length = self.segments[at].read(offset, limit, below, at_least_one)
+            if length:
+                return data, length
+            following = self.segments[at + 1].base_offset
+            if offset < self.segments[at].next_offset or following >= below:
+                return data, length
+            at, offset = at + 1, following  # a gap at the segment's end, left by compaction
+        return active.read(offset, limit, below, at_least_one)
+
+    def batches(self, offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
+        """Every batch from the one with `offset` on."""
+        at = max(0, bisect_right(self._bases, offset) - 1)
+        for segment in self.segments[at:]:
+            for position, header in segment.batches(segment.position_of(offset)):
+                yield segment, position, header
+
+    # -- looking up ----------------------------------------------------------------------------------------------
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record that is not older than `timestamp`."""
+        for segment in list(self.segments):
+            if segment.max_timestamp < timestamp:
+                continue
+            entry = segment.time_index.floor(0, timestamp - 1)
+            start = max(segment.base_offset + (entry[1] if entry else 0), self.start_offset)
+            for position, header in segment.batches(segment.position_of(start)):
+                if header.max_timestamp >= timestamp and not header.is_control:
+                    found = first_at_or_after(segment.batch_at(position), timestamp, DECOMPRESSED_LIMIT)
+                    if found is not None and found[1] >= self.start_offset:
+                        return found
+        return None
+
+    def max_timestamp_offset(self) -> tuple[int, int]:
+        """(timestamp, offset) of the newest record by its timestamp; (-1, -1) when there is none."""
+        candidates = [segment for segment in self.segments if segment.size and segment.max_timestamp >= 0]
+        if not candidates:
+            return -1, -1
+        newest = max(candidates, key=lambda segment: segment.max_timestamp)
+        position = newest.position_of(newest.max_timestamp_offset)
+        return max_timestamp_record(newest.batch_at(position), DECOMPRESSED_LIMIT)
+
+    def segment_base_offsets(self) -> list[int]:
+        return list(self._bases)
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    # -- producers -----------------------------------------------------------------------------------------------
+
+    def _snapshot(self) -> None:
+        """Keep the producers as they are at the end; older snapshots than the last two are of no more use."""
+        if len(self.producers) or any(self.directory.glob("*" + SNAPSHOT_SUFFIX)):
+            self.producers.save(self.directory / file_name(self.end_offset, SNAPSHOT_SUFFIX))
+            bases = set(self._bases[-2:])
+            for offset, path in self._snapshots():
+                if offset != self.end_offset and offset not in bases:
+                    path.unlink(missing_ok=True)
+
+    def _snapshots(self) -> list[tuple[int, Path]]:
+        found = [(int(path.stem), path) for path in self.directory.glob("*" + SNAPSHOT_SUFFIX) if path.stem.isdigit()]
+        return sorted(found, reverse=True)
+
+    def _load_producers(self) -> None:
+        """The newest snapshot that can be believed, and what was written after it."""
+        self.producers.clear()
+        replay_from = self.start_offset
+        for offset, path in self._snapshots():
+            if offset > self.end_offset:
+                path.unlink()
+                continue
+            try:
+                self.producers.decode(path.read_bytes())
+            except CorruptSnapshot as error:
+                logger.warning("%s: ignoring %s: %s", self.directory.name, path.name, error)
+                path.unlink()
+                continue
+            replay_from = offset
+            break
+        if replay_from >= self.end_offset:
+            return
+        for _, _, header in self.batches(replay_from):
+            if header.base_offset < replay_from:
+                continue
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.producer_id >= 0 and not header.is_control:
+                self.producers.appended(
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.last_sequence,
+                    header.base_offset,
+                    header.max_timestamp,
+                )
+
+
+def fsync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

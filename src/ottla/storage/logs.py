@@ -1,0 +1,131 @@
+"""All the logs of a broker, over its data directories (`log.dirs`).
+
+A new partition goes to the directory with the fewest (A1 S-12). Opening reads the directories' checkpoints and opens the
+logs in parallel (`num.recovery.threads.per.data.dir`); closing writes them. Deleting takes a log out of sight at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ottla.config.topic import TopicConfig
+from ottla.storage.checkpoints import TopicPartition
+from ottla.storage.directory import DataDirectory
+from ottla.storage.errors import ForeignDirectory, StorageError
+from ottla.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+
+class Logs:
+    def __init__(self, paths: list[Path], *, recovery_threads: int = 1) -> None:
+        self.directories = [DataDirectory(path) for path in paths]
+        self._recovery_threads = recovery_threads
+        self._logs: dict[TopicPartition, tuple[DataDirectory, Log]] = {}
+
+    # -- the directories -----------------------------------------------------------------------------------------
+
+    def lock(self, cluster_id: str | None, broker_id: int) -> str | None:
+        """Take all directories, checking that they are ours. Returns the cluster id that they are marked with."""
+        found = cluster_id
+        try:
+            for directory in self.directories:
+                directory.open()
+                found = directory.claim(found, broker_id) or found
+        except (OSError, ForeignDirectory):
+            self.unlock(clean=False)
+            raise
+        return found
+
+    def mark(self, cluster_id: str, broker_id: int) -> None:
+        for directory in self.directories:
+            directory.mark(cluster_id, broker_id)
+
+    def unlock(self, *, clean: bool) -> None:
+        for directory in self.directories:
+            directory.release(clean=clean)
+
+    # -- logs ----------------------------------------------------------------------------------------------------
+
+    def open_all(self, wanted: dict[TopicPartition, tuple[bytes, TopicConfig]]) -> dict[TopicPartition, Log]:
+        """Open the logs of `wanted` (topic id and config), create those that are missing, drop those that are foreign.
+
+        A directory of a topic that is not wanted, or that has another topic id, belongs to a topic that was deleted
+        while its log could not be.
+        """
+        with ThreadPoolExecutor(self._recovery_threads * len(self.directories), "recovery") as pool:
+            opening = []
+            for directory in self.directories:
+                recovery, starts = directory.recovery_points(), directory.log_starts()
+                for key, path in directory.partitions().items():
+                    topic_id, config = wanted.get(key, (None, None))
+                    marked = directory.read_topic_id(path)
+                    if topic_id is None or config is None or (marked is not None and marked != topic_id):
+                        logger.warning("removing %s: it belongs to no topic of this cluster", path.name)
+                        shutil.rmtree(directory.set_aside(path), ignore_errors=True)
+                        continue
+                    log = Log(path, config)
+                    self._logs[key] = (directory, log)
+                    opening.append(
+                        pool.submit(
+                            log.open,
+                            clean=directory.was_clean,
+                            recovery_point=recovery.get(key, 0),
+                            start_offset=starts.get(key, 0),
+                        )
+                    )
+            for done in opening:
+                done.result()
+        for key, (topic_id, config) in wanted.items():
+            if key not in self._logs:
+                self.create(key, topic_id, config)
+        return {key: log for key, (_, log) in self._logs.items()}
+
+    def create(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> Log:
+        counts = dict.fromkeys(self.directories, 0)
+        for directory, _ in self._logs.values():
+            counts[directory] += 1
+        directory = min(counts, key=lambda one: counts[one])
+        path = directory.partition_path(*key)
+        try:
+            if path.exists():  # left behind by a creation that was cut short
+                shutil.rmtree(directory.set_aside(path), ignore_errors=True)
+            log = Log(path, config)
+            log.create()
+            directory.write_topic_id(path, topic_id)
+        except OSError as error:
+            raise StorageError(f"cannot create {path.name}: {error}") from error
+        self._logs[key] = (directory, log)
+        return log
+
+    def delete(self, key: TopicPartition) -> Path | None:
+        """Take a log out of sight; returns where its files are until somebody removes them."""
+        found = self._logs.pop(key, None)
+        if found is None:
+            return None
+        directory, log = found
+        log.abandon()
+        return directory.set_aside(log.directory)
+
+    # -- checkpoints and closing ---------------------------------------------------------------------------------
+
+    def write_checkpoints(self) -> None:
+        for directory in self.directories:
+            logs = {key: log for key, (home, log) in self._logs.items() if home is directory}
+            directory.write_checkpoints(
+                {key: log.recovery_point for key, log in logs.items()},
+                {key: log.end_offset for key, log in logs.items()},
+                {key: log.start_offset for key, log in logs.items() if log.start_offset > log.segments[0].base_offset},
+            )
+
+    def close(self) -> None:
+        """Stop properly: everything on disk, checkpoints written, directories marked as left in order."""
+        with ThreadPoolExecutor(self._recovery_threads * len(self.directories), "closing") as pool:
+            for done in [pool.submit(log.close) for _, log in self._logs.values()]:
+                done.result()
+        self.write_checkpoints()
+        self._logs.clear()
+        self.unlock(clean=True)

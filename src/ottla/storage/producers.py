@@ -1,0 +1,158 @@
+"""What a partition remembers of its producers, so that a retried batch is written once (KIP-98).
+
+For each producer id: its epoch and the last five batches (first sequence, last sequence, first offset, timestamp).
+
+    same epoch, a batch that is one of the five      duplicate: answered with its old offset
+    same epoch, first sequence = last + 1            in order
+    newer epoch, first sequence = 0                  in order
+    nothing known of the producer                    in order, whatever its sequence (its state may have expired)
+    older epoch                                      INVALID_PRODUCER_EPOCH
+    anything else                                    OUT_OF_ORDER_SEQUENCE_NUMBER
+
+Sequences wrap from 2**31 - 1 to 0. A `<offset>.snapshot` beside the segments holds the state of all records below that
+offset, in Kafka's format:
+
+    version int16 = 1 | CRC-32C uint32 of the rest | count int32 | entries
+    entry: producer id int64 | epoch int16 | last sequence int32 | last offset int64 | offset delta int32
+           | timestamp int64 | coordinator epoch int32 | first offset of the open transaction int64
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from fastcrc import crc32
+
+from ottla.storage.checkpoints import replace_file
+
+REMEMBERED = 5
+
+_HEAD = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_VERSION = 1
+
+
+class InvalidProducerEpoch(Exception):
+    """A batch of a producer that has been fenced by a newer one of the same id."""
+
+
+class OutOfOrderSequence(Exception):
+    """A batch before this one is missing."""
+
+
+class CorruptSnapshot(ValueError):
+    """A snapshot file that cannot be believed."""
+
+
+class ProducerState:
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "timestamp", "transaction_start")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: list[tuple[int, int, int, int]] = []  # first sequence, last sequence, first offset, timestamp
+        self.timestamp = -1
+        self.coordinator_epoch = -1
+        self.transaction_start = -1
+
+
+class ProducerStates:
+    __slots__ = ("_states",)
+
+    def __init__(self) -> None:
+        self._states: dict[int, ProducerState] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __contains__(self, producer_id: int) -> bool:
+        return producer_id in self._states
+
+    def items(self) -> list[tuple[int, ProducerState]]:
+        return list(self._states.items())
+
+    def check(self, producer_id: int, epoch: int, first: int, last: int) -> tuple[int, int] | None:
+        """None when the batch may be appended; (first offset, timestamp) of the old one when it is a duplicate."""
+        state = self._states.get(producer_id)
+        if state is None:
+            return None
+        if epoch == state.epoch:
+            batches = state.batches
+            if not batches:
+                return None
+            newest = batches[-1][1]
+            if first == newest + 1 or (first == 0 and newest == 0x7FFFFFFF):
+                return None
+            for old_first, old_last, offset, timestamp in batches:
+                if old_first == first and old_last == last:
+                    return offset, timestamp
+            raise OutOfOrderSequence(f"producer {producer_id}: sequence {first} after {newest}")
+        if epoch < state.epoch:
+            raise InvalidProducerEpoch(f"producer {producer_id}: epoch {epoch}, the current one is {state.epoch}")
+        if first != 0:
+            raise OutOfOrderSequence(f"producer {producer_id}: sequence {first} at the start of epoch {epoch}")
+        return None
+
+    def appended(self, producer_id: int, epoch: int, first: int, last: int, offset: int, timestamp: int) -> None:
+        state = self._states.get(producer_id)
+        if state is None or state.epoch != epoch:
+            state = self._states[producer_id] = ProducerState(epoch)
+        batches = state.batches
+        batches.append((first, last, offset, timestamp))
+        if len(batches) > REMEMBERED:
+            del batches[0]
+        state.timestamp = timestamp
+
+    def expire(self, older_than: int) -> None:
+        """Forget producers that wrote nothing since `older_than` (`producer.id.expiration.ms`)."""
+        for producer_id, state in self.items():
+            if state.timestamp < older_than and state.transaction_start < 0:
+                del self._states[producer_id]
+
+    def clear(self) -> None:
+        self._states.clear()
+
+    # -- snapshots -----------------------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        entries = []
+        for producer_id, state in self._states.items():
+            first, last, offset, timestamp = state.batches[-1] if state.batches else (-1, -1, -1, state.timestamp)
+            delta = (last - first) & 0x7FFFFFFF
+            entries.append(
+                _ENTRY.pack(
+                    producer_id,
+                    state.epoch,
+                    last,
+                    offset + delta if offset >= 0 else -1,
+                    delta,
+                    timestamp,
+                    state.coordinator_epoch,
+                    state.transaction_start,
+                )
+            )
+        body = struct.pack(">i", len(entries)) + b"".join(entries)
+        return struct.pack(">hI", _VERSION, crc32.iscsi(body)) + body
+
+    def decode(self, data: bytes) -> None:
+        if len(data) < _HEAD.size:
+            raise CorruptSnapshot("too short")
+        version, crc, count = _HEAD.unpack_from(data)
+        if version != _VERSION or crc != crc32.iscsi(data[6:]):
+            raise CorruptSnapshot(f"version {version}, or its CRC is wrong")
+        if len(data) != _HEAD.size + count * _ENTRY.size:
+            raise CorruptSnapshot(f"{count} entries in {len(data)} bytes")
+        self._states.clear()
+        for at in range(_HEAD.size, len(data), _ENTRY.size):
+            producer_id, epoch, last, last_offset, delta, timestamp, coordinator_epoch, start = _ENTRY.unpack_from(
+                data, at
+            )
+            state = self._states[producer_id] = ProducerState(epoch)
+            state.timestamp = timestamp
+            state.coordinator_epoch = coordinator_epoch
+            state.transaction_start = start
+            if last >= 0:
+                state.batches.append(((last - delta) & 0x7FFFFFFF, last, last_offset - delta, timestamp))
+
+    def save(self, path: Path) -> None:
+        replace_file(path, self.encode(), sync=False)

@@ -1,0 +1,337 @@
+"""One segment of a log: `<base offset>.log` with whole record batches, and its two indexes.
+
+    00000000000000001041.log         batches, one after the other, as they came over the wire
+    00000000000000001041.index       offset -> position      (index.py)
+    00000000000000001041.timeindex   timestamp -> offset
+
+Only the last segment of a log is written to. An append is one write to the page cache; if the disk refuses it, the file is
+cut back to where it was, so a segment never holds part of a batch that was refused.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from ottla.protocol.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader, crc_of
+from ottla.storage.errors import StorageError
+from ottla.storage.index import KEY, VALUE, OffsetIndex, TimeIndex
+
+LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX = ".log", ".index", ".timeindex", ".snapshot"
+
+SMALL_READ = 64 * 1024  # read at once; more is read as the client's socket drains
+SCAN_CHUNK = 16 * 1024
+RECOVERY_CHUNK = 4 * 1024 * 1024
+HINTS = 256
+
+_HEAD = struct.Struct(">qi")  # base offset, length
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+class OpenFile:
+    """A file descriptor that stays open until the last reader is done with it."""
+
+    __slots__ = ("_retired", "_users", "fd")
+
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._users = 0
+        self._retired = False
+
+    def acquire(self) -> None:
+        self._users += 1
+
+    def release(self) -> None:
+        self._users -= 1
+        if self._retired and self._users == 0:
+            os.close(self.fd)
+
+    def retire(self) -> None:
+        """Close it, now or when the last reader is done."""
+        if not self._retired:
+            self._retired = True
+            if self._users == 0:
+                os.close(self.fd)
+
+
+class FileSlice:
+    """Bytes of a segment on their way to a client (net.connection.FilePart)."""
+
+    __slots__ = ("_file", "_left", "_position")
+
+    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+        file.acquire()
+        self._file = file
+        self._position = position
+        self._left = length
+
+    def read(self, limit: int) -> bytes:
+        if not self._left:
+            return b""
+        data = os.pread(self._file.fd, min(limit, self._left), self._position)
+        if not data:
+            raise OSError(f"the segment ended {self._left} bytes early")
+        self._position += len(data)
+        self._left -= len(data)
+        return data
+
+    def close(self) -> None:
+        self._file.release()
+
+
+class Segment:
+    __slots__ = (
+        "_hints",
+        "_since_index",
+        "base_offset",
+        "directory",
+        "file",
+        "first_timestamp",
+        "index",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "size",
+        "time_index",
+    )
+
+    def __init__(self, directory: Path, base_offset: int) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.file = OpenFile(directory / file_name(base_offset, LOG_SUFFIX))
+        self.index = OffsetIndex(directory / file_name(base_offset, INDEX_SUFFIX))
+        self.time_index = TimeIndex(directory / file_name(base_offset, TIME_INDEX_SUFFIX))
+        self.size = 0
+        self.next_offset = base_offset
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset  # last offset of the batch with that timestamp
+        self.first_timestamp: int | None = None  # of the first batch: what `segment.ms` counts from
+        self._since_index = 0
+        self._hints: dict[int, int] = {}  # offset -> position of the batch it begins, for those just written or read
+
+    # -- opening -------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take up a segment that was closed properly: trust its indexes, look only at what lies behind their last entry."""
+        self.size = os.fstat(self.file.fd).st_size
+        self.index.open()
+        self.time_index.open()
+        if self.size and not self._indexes_fit():
+            self.rebuild()
+            return
+        last = self.time_index.last()
+        if last:
+            self.max_timestamp, self.max_timestamp_offset = last[KEY], last[VALUE] + self.base_offset
+        entry = self.index.last()
+        self._follow(entry[VALUE] if entry else 0)
+
+    def _indexes_fit(self) -> bool:
+        last = self.index.last()
+        if last is None:
+            return self.size <= RECOVERY_CHUNK and len(self.time_index) > 0
+        header = self._header_at(last[VALUE])
+        return header is not None and header.last_offset == last[KEY] + self.base_offset and len(self.time_index) > 0
+
+    def _follow(self, position: int) -> None:
+        """Learn of the batches from `position` on, which are known to be whole."""
+        end = position
+        for at, header in self.batches(position):
+            self._note(header.last_offset, header.max_timestamp)
+            self._since_index = header.size
+            end = at + header.size
+        self.size = end
+        self._read_first_timestamp()
+
+    def rebuild(self) -> None:
+        """Make the indexes anew from a log that is known to be whole."""
+        self.recover(check_crc=False, index_interval=4096)
+
+    def recover(self, *, check_crc: bool = True, index_interval: int = 4096) -> int:
+        """Check every batch, cut the file behind the last good one, make the indexes anew. Returns the bytes cut off."""
+        self.index.clear()
+        self.time_index.clear()
+        self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
+        self.next_offset = self.base_offset
+        self._since_index = 0
+        self._hints.clear()
+        on_disk = os.fstat(self.file.fd).st_size
+        self.size = on_disk
+        good = 0
+        for position, header in self.batches(0, check_crc=check_crc):
+            if header.base_offset < self.next_offset or header.record_count < 0 or header.last_offset_delta < 0:
+                break
+            self._note(header.last_offset, header.max_timestamp)
+            self._index_batch(header.last_offset, position, header.size, index_interval)
+            good = position + header.size
+        if good < on_disk:
+            os.ftruncate(self.file.fd, good)
+        self.size = good
+        self._read_first_timestamp()
+        self.flush_indexes()
+        return on_disk - good
+
+    def _read_first_timestamp(self) -> None:
+        first = self._header_at(0)
+        self.first_timestamp = first.max_timestamp if first else None
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def append(self, batch: memoryview | bytearray, base_offset: int, last_offset: int, timestamp: int, interval: int) -> None:
+        position, length = self.size, len(batch)
+        try:
+            written = os.pwrite(self.file.fd, batch, position)
+        except OSError as error:
+            self._take_back(position)
+            raise StorageError(f"{self.directory.name}: {error.strerror}") from error
+        if written != length:
+            self._take_back(position)
+            raise StorageError(f"{self.directory.name}: the disk took {written} of {length} bytes")
+        hints = self._hints
+        if len(hints) >= HINTS:
+            hints.clear()
+        hints[base_offset] = position
+        if timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
+        if self._since_index > interval:
+            self._add_entries(last_offset, position)
+        if position == 0:
+            self.first_timestamp = timestamp
+        self._since_index += length
+        self.size = position + length
+        self.next_offset = last_offset + 1
+
+    def _take_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self.file.fd, size)
+        except OSError:
+            pass  # what lies behind `size` is overwritten by the next append, or cut off at the next start
+
+    def _note(self, last_offset: int, timestamp: int) -> None:
+        self.next_offset = last_offset + 1
+        if timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
+
+    def _index_batch(self, last_offset: int, position: int, size: int, interval: int) -> None:
+        if self._since_index > interval:
+            self._add_entries(last_offset, position)
+        self._since_index += size
+
+    def _add_entries(self, last_offset: int, position: int) -> None:
+        self.index.append(last_offset - self.base_offset, position)
+        self._add_time_entry()
+        self._since_index = 0
+
+    def _add_time_entry(self) -> None:
+        if self.max_timestamp > self.time_index.last_key:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def flush_indexes(self) -> None:
+        self._add_time_entry()
+        self.index.flush()
+        self.time_index.flush()
+
+    def fsync(self) -> None:
+        os.fsync(self.file.fd)
+
+    def close(self) -> None:
+        self.index.close()
+        self.time_index.close()
+        self.file.retire()
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        if position + HEADER_SIZE > self.size:
+            return None
+        data = os.pread(self.file.fd, HEADER_SIZE, position)
+        return BatchHeader._make(HEADER.unpack(data)) if len(data) == HEADER_SIZE else None
+
+    def batches(self, position: int, *, check_crc: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from `position` on; ends at the first that is not whole and plausible."""
+        fd, size = self.file.fd, self.size
+        chunk, start = b"", position
+        wanted = RECOVERY_CHUNK if check_crc else SCAN_CHUNK
+        while position + HEADER_SIZE <= size:
+            at = position - start
+            if at + HEADER_SIZE > len(chunk):
+                chunk, start, at = os.pread(fd, wanted, position), position, 0
+                if len(chunk) < HEADER_SIZE:
+                    return
+            header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+            length = header.batch_length + LENGTH_OVERHEAD
+            if header.magic != MAGIC or length < HEADER_SIZE or position + length > size:
+                return
+            if check_crc:
+                if at + length > len(chunk):
+                    chunk, start, at = os.pread(fd, max(wanted, length), position), position, 0
+                    if length > len(chunk):
+                        return
+                if crc_of(chunk, at, at + length) != header.crc:
+                    return
+            yield position, header
+            position += length
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch with `offset` begins, or the first one after it."""
+        position = self._hints.get(offset)
+        if position is not None:
+            return position
+        if offset >= self.next_offset:
+            return self.size
+        entry = self.index.floor(KEY, offset - self.base_offset)
+        for position, header in self.batches(entry[VALUE] if entry else 0):
+            if header.last_offset >= offset:
+                return position
+        return self.size
+
+    def read(self, offset: int, limit: int, below: int, at_least_one: bool) -> tuple[bytes | FileSlice | None, int]:
+        """Whole batches from the one with `offset` on, of offsets under `below`, within `limit` bytes.
+
+        With `at_least_one` the first batch comes however large it is. Returns the bytes, or the part of the file they
+        are, and their number.
+        """
+        start = self.position_of(offset)
+        end = self.size if below >= self.next_offset else self.position_of(below)
+        if end - start > limit:
+            end = self._cut(start, start + limit, at_least_one)
+        length = end - start
+        if length <= 0:
+            return None, 0
+        if length <= SMALL_READ:
+            return os.pread(self.file.fd, length, start), length
+        return FileSlice(self.file, start, length), length
+
+    def _cut(self, start: int, end: int, at_least_one: bool) -> int:
+        """The end of the last batch that ends by `end`, as far as can be seen cheaply."""
+        entry = self.index.floor(VALUE, end)
+        if entry is not None and entry[VALUE] > start:
+            header = self._header_at(entry[VALUE])
+            if header is not None:
+                if len(self._hints) >= HINTS:
+                    self._hints.clear()
+                self._hints[header.base_offset] = entry[VALUE]  # where this reader goes on
+            return entry[VALUE]
+        cut = start
+        for position, header in self.batches(start):
+            after = position + header.size
+            if after > end and not (at_least_one and position == start):
+                break
+            cut = after
+            if after >= end:
+                break
+        return cut
+
+    def batch_at(self, position: int) -> bytes:
+        """The whole batch at `position`."""
+        _, length = _HEAD.unpack(os.pread(self.file.fd, _HEAD.size, position))
+        return os.pread(self.file.fd, length + LENGTH_OVERHEAD, position)
+
+    def delete_files(self) -> None:
+        self.close()
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX):
+            (self.directory / file_name(self.base_offset, suffix)).unlink(missing_ok=True)
