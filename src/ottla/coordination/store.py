@@ -22,7 +22,6 @@ every `set`. What every form of the store promises (tests/coordination/test_stor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -83,28 +82,24 @@ class Node(NamedTuple):
     ephemeral: bool = False
 
 
-@dataclass(slots=True, frozen=True)
-class Create:
+class Create(NamedTuple):
     path: str
     data: bytes = b""
     ephemeral: bool = False
 
 
-@dataclass(slots=True, frozen=True)
-class Set:
+class Set(NamedTuple):
     path: str
     data: bytes
     version: int = ANY_VERSION
 
 
-@dataclass(slots=True, frozen=True)
-class Delete:
+class Delete(NamedTuple):
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(slots=True, frozen=True)
-class Check:
+class Check(NamedTuple):
     """Changes nothing; fails if the node is absent or has another version."""
 
     path: str
