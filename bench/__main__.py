@@ -1,0 +1,107 @@
+"""`python -m bench`: runs ottla and Apache Kafka side by side, prints the table, writes the result.
+
+A full run of both systems writes bench/result.json, docs/bench.md and docs/bench.svg; any other (--quick, --only,
+--workloads) writes the same three under build/bench/. Exit status 1 when a workload failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import chart, machine, report, rounds
+from bench.kafka import Kafka
+from bench.loadgen import LoadGenerator
+from bench.ottla import Ottla
+from bench.process import BenchError
+from bench.workloads import SmallRequests, Start, standard
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def options(arguments: list[str] | None = None) -> argparse.Namespace:
+    names = [Start.name, *(workload.name for workload in standard())]
+    parser = argparse.ArgumentParser(prog="bench", description="ottla and Apache Kafka side by side")
+    parser.add_argument("--only", choices=["ottla", "kafka"], help="one system alone")
+    parser.add_argument("--workloads", help=f"comma-separated, of: {', '.join(names)}")
+    parser.add_argument("--repeats", type=int, help="rounds to keep after the discarded one (3; 1 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it work, not how fast is it")
+    parser.add_argument("--compare", type=Path, metavar="RESULT.json", help="also print the change since that result")
+    chosen = parser.parse_args(arguments)
+    chosen.repeats = chosen.repeats or (1 if chosen.quick else 3)
+    if chosen.repeats < 1:
+        parser.error("--repeats starts at 1")
+    chosen.names = chosen.workloads.split(",") if chosen.workloads else names
+    unknown = [name for name in chosen.names if name not in names]
+    if unknown:
+        parser.error(f"no workload {', '.join(unknown)}; there are: {', '.join(names)}")
+    return chosen
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def main() -> int:
+    chosen = options()
+    # Leave through the clean-up, whoever ends the run.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
+    systems = [system for system in (Ottla(ROOT), Kafka(ROOT)) if chosen.only in (None, system.name)]
+    full = not (chosen.quick or chosen.only or chosen.workloads)
+    previous = json.loads(chosen.compare.read_text()) if chosen.compare else None
+    build = ROOT / "build" / "bench"
+    try:
+        for system in systems:
+            system.install()
+        workloads = [workload for workload in standard() if workload.name in chosen.names]
+        plan = rounds.Plan(
+            workloads=workloads,
+            with_start=Start.name in chosen.names,
+            repeats=chosen.repeats,
+            scale=0.02 if chosen.quick else 1.0,
+            settle=0.2 if chosen.quick else 1.0,
+            touch_bytes=0 if chosen.quick or not workloads else 6 << 30,
+        )
+        generator = LoadGenerator(build, raw_only=all(isinstance(workload, SmallRequests) for workload in workloads))
+        with tempfile.TemporaryDirectory(prefix="run-", dir=build) as scratch:
+            measured = rounds.Run(systems, plan, generator, Path(scratch), say).whole()
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    result = report.build(
+        measured,
+        taken=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        repeats=chosen.repeats,
+        full=full,
+        machine=machine.describe(),
+        systems={system.name: {"label": system.label, "version": system.version()} for system in systems},
+    )
+    write(result, *((ROOT / "bench", ROOT / "docs") if full else (build, build)))
+    say("\n" + report.table(result))
+    if previous:
+        say("\n" + report.comparison(result, previous))
+    return 1 if result["failures"] else 0
+
+
+def write(result: report.Result, data: Path, pages: Path) -> None:
+    files = {
+        data / "result.json": json.dumps(result, indent=1, ensure_ascii=False) + "\n",
+        pages / "bench.md": report.markdown(result),
+        pages / "bench.svg": chart.draw(result),
+    }
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    say(f"\nwritten: {', '.join(str(path.relative_to(ROOT)) for path in files)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+/* Load generator for Kafka's protocol: what its modes share. One process, one mode, one JSON object on stdout. */
+#ifndef LOADGEN_H
+#define LOADGEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct options {
+    const char *mode;  /* produce, consume, both, e2e (librdkafka); raw-produce, raw-fetch (plain sockets) */
+    const char *host;
+    int port;
+    const char *topic;
+    int partitions;
+    int size;          /* bytes of one record's value */
+    long count;        /* records; for the raw modes 0 means "until the time is over" */
+    int acks;          /* 0, 1 or -1 */
+    double linger_ms;
+    double rate;       /* e2e: records per second */
+    double seconds;    /* e2e and raw: length of the measured part */
+    double warmup;     /* e2e: seconds before it, whose records are not counted */
+    int connections;   /* raw */
+    int depth;         /* raw: requests in flight on each connection */
+    double timeout;    /* give up after this many seconds without progress */
+};
+
+/* Latencies in nanoseconds, kept one by one: percentiles are exact. */
+struct samples {
+    uint32_t *values;
+    size_t count, room;
+};
+
+uint64_t now_ns(void);
+void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+void sample(struct samples *samples, uint64_t nanoseconds);
+/* Prints `,"p50_us":…,"p99_us":…,"p999_us":…,"max_us":…`; sorts the samples. */
+void print_percentiles(struct samples *samples);
+/* Prints `,"cpu_seconds":…` of this process, user and system. */
+void print_cpu(void);
+
+void run_raw(const struct options *options);
+void run_rdkafka(const struct options *options);
+
+#endif

@@ -1,0 +1,158 @@
+"""A broker as a process: started, watched and stopped by the run.
+
+Processor time is the kernel's clock of the process (CLOCK_PROCESS_CPUTIME of another pid: what /proc/PID/stat shows,
+in nanoseconds and not in ticks); resident memory is VmRSS. Child processes that live are counted in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from bench.wire import Admin
+
+PR_SET_PDEATHSIG = 1
+CPUCLOCK_SCHED = 2
+DELETE_DELAY_MS = "500"  # files of deleted topics: short, so that a workload does not pay for the one before it
+
+
+class System(Protocol):
+    """One of the systems compared."""
+
+    name: str
+    label: str
+
+    def install(self) -> None:
+        """Makes the system runnable; raises BenchError with what is missing."""
+
+    def version(self) -> str: ...
+
+    def prepare(self, directory: Path, port: int) -> list[str]:
+        """Writes what a fresh broker needs into `directory` and gives the command that runs it there."""
+
+
+class BenchError(Exception):
+    """The run cannot go on, and why."""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Broker:
+    """A running broker of one system, with its data in a directory of its own."""
+
+    def __init__(self, system: System, directory: Path) -> None:
+        self.system = system
+        self.directory = directory
+        self.port = free_port()
+        self.traffic = 0  # bytes of record values in and out so far
+        self.topics: dict[str, int] = {}  # made by this run and not deleted yet: partitions of each
+        directory.mkdir(parents=True)
+        command = system.prepare(directory, self.port)
+        with (directory / "output.log").open("wb") as output:
+            began = time.monotonic()
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        try:
+            self._wait_for_metadata()
+        except BaseException:
+            self.stop()
+            raise
+        self.start_seconds = time.monotonic() - began
+
+    def _wait_for_metadata(self, timeout: float = 60.0) -> None:
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise BenchError(
+                    f"{self.system.label} ended with status {self._process.returncode}:\n{self.last_output()}"
+                )
+            with contextlib.suppress(OSError), Admin(self.port, timeout=5) as admin:
+                if admin.live_brokers():
+                    return
+            time.sleep(0.002)
+        raise BenchError(f"{self.system.label} gave no Metadata reply within {timeout:.0f} s:\n{self.last_output()}")
+
+    def last_output(self, lines: int = 15) -> str:
+        text = (self.directory / "output.log").read_text(errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def admin(self) -> Admin:
+        return Admin(self.port)
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        with self.admin() as admin:
+            admin.create_topic(name, partitions)
+            self.topics[name] = partitions
+            admin.wait_until_served(name, partitions)
+
+    def delete_topics(self, *, patience: float = 3.0) -> None:
+        """Deletes the run's topics and waits a while for their files to go: the next workload should not pay for it.
+
+        Kafka removes no files in its first 30 seconds, which fall into the discarded round."""
+        if not self.topics:
+            return
+        with self.admin() as admin:
+            admin.delete_topics(list(self.topics))
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline and any(any(self.directory.glob(f"data/{topic}-*")) for topic in self.topics):
+            time.sleep(0.02)
+        self.topics.clear()
+
+    def _pids(self) -> Iterator[int]:
+        pending = [self._process.pid]
+        while pending:
+            pid = pending.pop()
+            yield pid
+            for children in Path(f"/proc/{pid}/task").glob("*/children"):
+                with contextlib.suppress(OSError):
+                    pending += map(int, children.read_text().split())
+
+    def cpu_seconds(self) -> float:
+        """Processor seconds used so far, user and system."""
+        return sum(time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED) for pid in self._pids())
+
+    def resident_bytes(self) -> int:
+        total = 0
+        for pid in self._pids():
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    total += int(line.split()[1]) * 1024
+        return total
+
+    def stop(self) -> None:
+        """Stops the broker and removes its data."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
