@@ -1,0 +1,45 @@
+# make up     set up, then run the platform: broker on localhost:9092, data in ./data; Ctrl-C stops it
+# make setup  virtual environment and packages; afterwards .venv/bin/ottla works
+# make test   set up everything that tests need, then lint, types, layers and tests
+# make bench  ottla and Apache Kafka side by side
+# make clean  remove what was made (not ./data)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := pyproject.toml constraints.txt
+
+.PHONY: up setup test lint bench clean
+
+up: setup
+	@exec $(BIN)/ottla up
+
+setup: $(VENV)/.runs
+
+$(VENV)/.runs: $(PACKAGES) scripts/venv.sh
+	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) .
+	@touch $@
+
+$(VENV)/.develops: $(PACKAGES) scripts/venv.sh
+	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) '.[dev]'
+	@touch $@ $(VENV)/.runs
+
+# kafkajs, and a Kafka client from before 0.11: other people's clients that the tests run
+build/.clients: scripts/clients.sh tests/clients/js/package.json
+	@scripts/clients.sh $(BIN)
+	@touch $@
+
+test: $(VENV)/.develops
+	@scripts/packages.sh kcat:kcat node:nodejs npm:npm
+	@$(MAKE) --no-print-directory build/.clients
+	@scripts/check.sh $(BIN) $(ARGS)
+
+lint: $(VENV)/.develops
+	@scripts/check.sh $(BIN) --lint-only
+
+bench: $(VENV)/.develops
+	@scripts/packages.sh java:openjdk-17-jre-headless mvn:maven gcc:gcc /usr/include/librdkafka/rdkafka.h:librdkafka-dev
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bench/run $(ARGS)
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*

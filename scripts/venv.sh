@@ -1,0 +1,25 @@
+#!/bin/sh
+# venv.sh DIR WHAT: a virtual environment in DIR with WHAT (a package path with extras) installed for development.
+set -eu
+dir=$1 what=$2
+python=${PYTHON:-python3}
+
+say() { printf '%s\n' "$*" >&2; }
+
+command -v "$python" >/dev/null || {
+    say "ottla needs Python 3.11 or newer, and there is no $python; set PYTHON to one."
+    exit 1
+}
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+    say "ottla needs Python 3.11 or newer; $python is $("$python" -V 2>&1). Set PYTHON to a newer one."
+    exit 1
+}
+# Debian splits venv's pip off into a package of its own
+"$python" -c 'import ensurepip, venv' 2>/dev/null || "$(dirname "$0")/packages.sh" :python3-venv
+
+if [ ! -x "$dir/bin/python" ] || ! "$dir/bin/python" -m pip --version >/dev/null 2>&1; then
+    say "Making the virtual environment $dir"
+    "$python" -m venv --clear "$dir"
+fi
+say "Installing $what into $dir"
+"$dir/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$what"

@@ -1,0 +1,84 @@
+"""`ottla broker [FILE.properties] [--override KEY=VALUE]…`: a broker from Kafka's own property names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import click
+
+from ottla.cli import logs
+from ottla.cli.main import Failure, Misconfigured
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.properties import PropertiesError, read_properties
+
+log = logging.getLogger(__name__)
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+def serving_options(function: Decorated) -> Decorated:
+    """What every command that serves can be told."""
+    for option in (
+        click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", help="Least level that is logged."),
+        click.option("--log-format", type=click.Choice(logs.FORMATS), default="text", help="Form of the log lines."),
+        click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property; repeatable."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command("broker", short_help="Run a broker.")
+@click.argument("file", required=False, metavar="[FILE.properties]")
+@serving_options
+def command(file: str | None, overrides: tuple[str, ...], log_format: str, log_level: str) -> int:
+    """Run a broker until SIGTERM or SIGINT.
+
+    Properties have Kafka's names (docs/configuration.md); --override wins over the file. When it serves, it prints
+    `ottla broker ID ready on HOST:PORT` to stdout; logs go to stderr.
+    """
+    properties = {}
+    if file is not None:
+        try:
+            properties = read_properties(file)
+        except OSError as error:
+            raise Misconfigured(f"cannot read {file}: {error.strerror}") from None
+        except PropertiesError as error:
+            raise Misconfigured(str(error)) from None
+    properties.update(parse_overrides(overrides))
+    return serve(properties, log_format, log_level)
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
+    """KEY=VALUE words as properties."""
+    found = {}
+    for word in overrides:
+        key, equals, value = word.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"--override {word!r} must be KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+def serve(properties: dict[str, str], log_format: str, log_level: str) -> int:
+    """Runs a broker with these properties; returns the exit status."""
+    try:
+        config = BrokerConfig.from_properties(properties)
+    except ConfigError as error:
+        raise Misconfigured(str(error)) from None
+    logs.set_up(log_format, log_level)
+    for warning in config.warnings:
+        log.warning("%s", warning)
+
+    from ottla.broker import server
+    from ottla.broker.process import StartError, raise_file_limit
+
+    raise_file_limit()
+    try:
+        return server.run(config)
+    except StartError as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(str(error)) from None

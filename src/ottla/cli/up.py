@@ -1,0 +1,32 @@
+"""`ottla up`: the platform on this machine with embedded defaults, for `make up` and first steps."""
+
+from __future__ import annotations
+
+import click
+
+from ottla import __version__
+from ottla.cli.broker import parse_overrides, serve, serving_options
+
+EMBEDDED = {"listeners": "PLAINTEXT://localhost:9092", "log.dirs": "data"}
+
+
+@click.command("up", short_help="Run the platform on this machine, with its embedded defaults.")
+@serving_options
+def command(overrides: tuple[str, ...], log_format: str, log_level: str) -> int:
+    """Run the platform on this machine: a broker on localhost:9092 with its data in ./data. Ctrl-C stops it."""
+    properties = EMBEDDED | parse_overrides(overrides)
+    address = properties["listeners"].split(",")[0].partition("://")[2]
+    if address.startswith(":"):
+        address = "localhost" + address
+    click.echo(
+        f"""ottla {__version__}
+  broker   {address}, for any Kafka client
+  data     {properties["log.dirs"]}
+  stop     Ctrl-C
+
+Once it is ready, in another terminal (kcat is a package of Debian's; README.md has the same in Python):
+  echo hello | kcat -b {address} -t greetings -P
+  kcat -b {address} -t greetings -C -o beginning
+"""
+    )
+    return serve(properties, log_format, log_level)

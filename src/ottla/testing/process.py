@@ -1,0 +1,198 @@
+"""A broker as a process of its own, for tests: started, stopped, killed and restarted, on free ports.
+
+    with BrokerProcess(overrides={"num.partitions": "3"}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+It is started when its ready line has been read from its stdout, so nobody polls. A restart keeps the data directory and
+the ports, as clients expect of a broker that comes back. Its stderr goes to a file, read by `stderr`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import IO, Self
+
+READY = re.compile(rb"^ottla broker \d+ ready on (.+)$", re.MULTILINE)
+ADDRESS = re.compile(r"(?:\w+://)?(\[[^\]]+\]|[^\s,\[\]]+):(\d+)")
+
+
+class BrokerFailed(Exception):
+    """A broker that did not start, or that ended otherwise than it was told to; carries what it wrote to stderr."""
+
+
+class BrokerProcess:
+    """One broker; see the module's head.
+
+    data_dir: where its data go; a temporary directory, removed by `close()`, where none is given.
+    overrides: properties as in `ottla broker --override`. Port 0 in `listeners` is a free port.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        start_timeout: float = 30,
+        stop_timeout: float = 30,
+    ) -> None:
+        self._own = Path(tempfile.mkdtemp(prefix="ottla-"))
+        self.data_dir = Path(data_dir) if data_dir is not None else self._own / "data"
+        self.overrides = {"listeners": "PLAINTEXT://127.0.0.1:0", **(overrides or {})}
+        self.start_timeout = start_timeout
+        self.stop_timeout = stop_timeout
+        self.addresses: list[tuple[str, int]] = []  # of its listeners, in their order
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stderr = self._own / "stderr"
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT of the first listener, for `bootstrap.servers`."""
+        host, port = self.addresses[0]
+        return f"{host}:{port}"
+
+    @property
+    def port(self) -> int:
+        return self.addresses[0][1]
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def stderr(self) -> str:
+        """All that it has logged, over restarts too."""
+        return self._stderr.read_text(errors="replace") if self._stderr.exists() else ""
+
+    # -- its life ------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Starts it and returns when it serves."""
+        if self._process is not None:
+            raise BrokerFailed("it is already started")
+        words = [sys.executable, "-m", "ottla.cli", "broker"]
+        for key, value in {**self.overrides, "log.dirs": str(self.data_dir)}.items():
+            words += ["--override", f"{key}={value}"]
+        source = str(Path(__file__).resolve().parents[2])  # the ottla that runs the test, installed or not
+        path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
+        with self._stderr.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        try:
+            self._await_ready(self._process)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> int:
+        """Stops it cleanly (SIGTERM) and returns its exit status; BrokerFailed when it does not stop in time."""
+        process = self._running
+        process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(self.stop_timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerFailed(f"broker did not stop within {self.stop_timeout} s\n{self.stderr}") from None
+        self._forget()
+        return status
+
+    def kill(self) -> None:
+        """Ends it as a crash would (SIGKILL)."""
+        process = self._running
+        process.kill()
+        process.wait()
+        self._forget()
+
+    def restart(self) -> Self:
+        """Stops it cleanly, if it runs, and starts it on the same data and ports."""
+        if self._process is not None:
+            self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """Stops it, if it runs, and removes what is its own; BrokerFailed when it has not run and ended well."""
+        try:
+            if self._process is not None:
+                died = self._process.poll()
+                status = self.stop() if died is None else died
+                self._forget()
+                if status != 0:
+                    raise BrokerFailed(f"broker ended with status {status}\n{self.stderr}")
+        finally:
+            shutil.rmtree(self._own, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self if self._process is not None else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the inside ----------------------------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise BrokerFailed("it is not started")
+        return self._process
+
+    def _forget(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = None
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        said = _read_until(process.stdout, READY, monotonic() + self.start_timeout)
+        found = READY.search(said)
+        if found is None:
+            status = process.poll()
+            what = "was not ready in time" if status is None else f"ended with status {status} before it was ready"
+            raise BrokerFailed(f"broker {what}\n{said.decode(errors='replace')}{self.stderr}")
+        self.addresses = [(host.strip("[]"), int(port)) for host, port in ADDRESS.findall(found[1].decode())]
+        self._keep_ports()
+
+    def _keep_ports(self) -> None:
+        """Writes the ports that were found into the listeners, for restarts."""
+        listeners = self.overrides["listeners"].split(",")
+        if len(listeners) == len(self.addresses):
+            self.overrides["listeners"] = ",".join(
+                f"{listener.rpartition(':')[0]}:{port}" for listener, (_, port) in zip(listeners, self.addresses)
+            )
+
+
+def _read_until(pipe: IO[bytes], wanted: re.Pattern[bytes], deadline: float) -> bytes:
+    """What a pipe says until a whole line of it matches, it ends, or time is up."""
+    said = b""
+    while not (said.endswith(b"\n") and wanted.search(said)):
+        readable, _, _ = select.select([pipe], [], [], max(0.0, deadline - monotonic()))
+        if not readable:
+            break
+        more = os.read(pipe.fileno(), 65536)
+        if not more:
+            break
+        said += more
+    return said
