@@ -91,7 +91,7 @@ def compress(codec: int, data: Buffer, level: int | None = None, *, broken_lz4_h
         # Kafka takes level 9, its default, to mean the fast compressor and every other one the thorough one.
         fast = level is None or level == LZ4_DEFAULT_LEVEL
         stream = lz4.Compressor(level=1 if fast else level, content_checksum=False, block_linked=False)
-        stream.compress(data)
+        stream.compress(bytes(data))  # takes nothing but bytes
         frame = bytes(stream.finish())
         return _with_header_checksum(frame, over_magic=True) if broken_lz4_header else frame
     if codec == ZSTD:
