@@ -57,18 +57,18 @@ def _element(value: object, field: Field, version: int, path: str) -> str | None
         fits = True
     elif kind == "uuid":
         fits = isinstance(value, bytes) and len(value) == 16
-        kind = "uuid of 16 bytes"
+        kind = "uuid (16 bytes)"
     elif kind in ("bytes", "records"):
         fits = isinstance(value, (bytes, bytearray, memoryview))
     else:
         fits = isinstance(value, str)
         if isinstance(value, str):
-            kind = "string of at most 32767 bytes in UTF-8"
+            kind = "string (at most 32767 bytes of UTF-8)"
             try:
                 fits = len(value.encode()) <= 32767
             except UnicodeEncodeError:
                 fits = False
-    return None if fits else f"{path} = {_short(value)} is not a {kind}"
+    return None if fits else f"{path} = {_short(value)} does not fit {kind}"
 
 
 def _short(value: object) -> str:
