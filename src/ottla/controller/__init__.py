@@ -1,0 +1,1 @@
+"""The controller: the one broker that decides which topics there are and where their partitions live."""

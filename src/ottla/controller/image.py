@@ -1,0 +1,74 @@
+"""The cluster as its controller has decided it: brokers, topics, partitions.
+
+Every broker holds one image and reads it on its event loop; the controller changes it in place between requests. So a
+handler that does not await sees one state; one that awaits must look again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.controller.names import collision_key, is_internal, may_collide
+
+NO_LEADER = -1
+
+
+class BrokerInfo(NamedTuple):
+    """A live broker. `endpoints`: listener name -> (host, port) as advertised."""
+
+    id: int
+    rack: str | None
+    endpoints: dict[str, tuple[str, int]]
+
+
+class PartitionImage(NamedTuple):
+    """`epoch` counts the changes of this state (KIP-841's partition epoch; the version of its node in the store)."""
+
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    epoch: int = 0
+
+
+class TopicImage(NamedTuple):
+    """`configs` holds the topic's own overrides only."""
+
+    name: str
+    id: bytes
+    partitions: list[PartitionImage]
+    configs: dict[str, str]
+
+    @property
+    def internal(self) -> bool:
+        return is_internal(self.name)
+
+
+class ClusterImage:
+    __slots__ = ("_collisions", "brokers", "cluster_id", "controller_id", "topics", "topics_by_id")
+
+    def __init__(self, cluster_id: str = "", controller_id: int = -1) -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.topics: dict[str, TopicImage] = {}
+        self.topics_by_id: dict[bytes, TopicImage] = {}
+        self._collisions: dict[str, str] = {}
+
+    def add(self, topic: TopicImage) -> None:
+        """Take in a new topic, or the new state of one."""
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.id] = topic
+        if may_collide(topic.name):
+            self._collisions[collision_key(topic.name)] = topic.name
+
+    def remove(self, name: str) -> None:
+        topic = self.topics.pop(name)
+        del self.topics_by_id[topic.id]
+        if self._collisions.get(collision_key(name)) == name:
+            del self._collisions[collision_key(name)]
+
+    def colliding(self, name: str) -> str | None:
+        """The other topic whose name collides with this one (see names.py)."""
+        other = self._collisions.get(collision_key(name)) if may_collide(name) else None
+        return other if other != name else None

@@ -1,0 +1,164 @@
+"""Where the cluster's state stands in the store, and how each node is written: Kafka's own paths and JSON.
+
+    /cluster/id                                   {"version":"1","id":CLUSTER_ID}
+    /controller                  ephemeral        {"version":2,"brokerid":ID,"timestamp":MS}
+    /controller_epoch                             EPOCH
+    /brokers/ids/ID              ephemeral        {"version":5,"host":…,"port":…,"endpoints":["LISTENER://HOST:PORT",…],
+                                                   "rack":…,"timestamp":MS}
+    /brokers/topics/NAME                          {"version":3,"topic_id":BASE64,"partitions":{"0":[REPLICA,…],…},
+                                                   "adding_replicas":{},"removing_replicas":{}}
+    /brokers/topics/NAME/partitions/N/state       {"version":1,"controller_epoch":…,"leader":…,"leader_epoch":…,
+                                                   "isr":[…]}
+    /config/topics/NAME                           {"version":1,"config":{KEY:VALUE,…}}
+    /admin/delete_topics/NAME                     the topic is being deleted
+    /latest_producer_id_block                     {"version":1,"broker":ID,"block_start":"N","block_end":"N"}
+
+A topic is made by one `multi` that creates all of its nodes, so it is there wholly or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.controller.image import BrokerInfo, PartitionImage, TopicImage
+from ottla.controller.names import id_bytes, id_text
+from ottla.coordination.store import Create, Delete, Node, Operation, StoreError
+
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+DELETE_TOPICS = "/admin/delete_topics"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+
+SKELETON = ("/cluster", "/brokers", BROKER_IDS, TOPICS, "/config", TOPIC_CONFIGS, "/admin", DELETE_TOPICS)
+
+
+class UnreadableNode(StoreError):
+    """A node does not hold what its path promises."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        super().__init__(f"{path} cannot be read: {data[:200]!r}")
+
+
+def encode(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode(path: str, data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise UnreadableNode(path, data) from None
+
+
+def encode_broker(broker: BrokerInfo, now_ms: int) -> bytes:
+    host, port = next(iter(broker.endpoints.values()), ("", -1))
+    return encode(
+        {
+            "version": 5,
+            "host": host,
+            "port": port,
+            "endpoints": [f"{name}://{_address(*endpoint)}" for name, endpoint in broker.endpoints.items()],
+            "rack": broker.rack,
+            "timestamp": str(now_ms),
+        }
+    )
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def decode_broker(path: str, data: bytes) -> BrokerInfo:
+    value = decode(path, data)
+    endpoints = {}
+    try:
+        for text in value["endpoints"]:
+            name, _, address = text.partition("://")
+            host, _, port = address.rpartition(":")
+            endpoints[name] = (host.strip("[]"), int(port))
+        return BrokerInfo(int(path.rpartition("/")[2]), value.get("rack"), endpoints)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise UnreadableNode(path, data) from None
+
+
+def create_topic(topic: TopicImage, controller_epoch: int) -> list[Operation]:
+    """What makes the topic."""
+    above = f"{TOPICS}/{topic.name}"
+    value = {
+        "version": 3,
+        "topic_id": id_text(topic.id),
+        "partitions": {str(index): partition.replicas for index, partition in enumerate(topic.partitions)},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+    config = encode({"version": 1, "config": topic.configs})
+    operations: list[Operation] = [
+        Create(f"{TOPIC_CONFIGS}/{topic.name}", config),
+        Create(above, encode(value)),
+        Create(f"{above}/partitions"),
+    ]
+    states: dict[tuple[int, int, tuple[int, ...]], bytes] = {}  # most partitions of a topic have one of few states
+    for index, partition in enumerate(topic.partitions):
+        key = (partition.leader, partition.leader_epoch, tuple(partition.isr))
+        state = states.get(key)
+        if state is None:
+            state = states[key] = encode_state(partition, controller_epoch)
+        operations.append(Create(f"{above}/partitions/{index}"))
+        operations.append(Create(f"{above}/partitions/{index}/state", state))
+    return operations
+
+
+def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
+    return encode(
+        {
+            "version": 1,
+            "controller_epoch": controller_epoch,
+            "leader": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "isr": partition.isr,
+        }
+    )
+
+
+def delete_topic(name: str, tree: Mapping[str, Node]) -> list[Operation]:
+    """What removes the topic, its configs and the mark of its deletion, as far as `tree` has them; children first."""
+    above = f"{TOPICS}/{name}"
+    own = [path for path in tree if path == above or path.startswith(above + "/")]
+    own += [path for path in (f"{TOPIC_CONFIGS}/{name}", f"{DELETE_TOPICS}/{name}") if path in tree]
+    return [Delete(path) for path in sorted(own, key=lambda path: path.count("/"), reverse=True)]
+
+
+def read_topics(tree: Mapping[str, Node]) -> list[TopicImage]:
+    """The topics of a tree that holds (at least) TOPICS and TOPIC_CONFIGS."""
+    return [
+        read_topic(path.rpartition("/")[2], tree)
+        for path in tree
+        if path.startswith(TOPICS + "/") and path.count("/") == TOPICS.count("/") + 1
+    ]
+
+
+def read_topic(name: str, tree: Mapping[str, Node]) -> TopicImage:
+    path = f"{TOPICS}/{name}"
+    node = tree[path]
+    value = decode(path, node.data)
+    config_node = tree.get(f"{TOPIC_CONFIGS}/{name}")
+    configs = decode(f"{TOPIC_CONFIGS}/{name}", config_node.data)["config"] if config_node else {}
+    try:
+        assigned = value["partitions"]
+        partitions = [_read_partition(path, index, assigned[str(index)], tree) for index in range(len(assigned))]
+        return TopicImage(name, id_bytes(value["topic_id"]), partitions, configs)
+    except (KeyError, ValueError, TypeError):
+        raise UnreadableNode(path, node.data) from None
+
+
+def _read_partition(above: str, index: int, replicas: list[int], tree: Mapping[str, Node]) -> PartitionImage:
+    path = f"{above}/partitions/{index}/state"
+    node = tree[path]
+    state = decode(path, node.data)
+    return PartitionImage(state["leader"], state["leader_epoch"], replicas, state["isr"], node.version)
