@@ -6,14 +6,14 @@
 A handler registers itself: `@handles("Metadata", 0, 13)`. The ApiVersions answer is made from the same registry, so the
 two cannot differ. Two kinds:
 
-- `handles`: gets the decoded message, returns the response message. It may be `async def` where it waits for the disk or
-  another part; then it runs as a task, and the connection's later requests wait their turn.
+- `handles`: gets the decoded message, returns the response message. It may be `async def` where it waits for the disk
+  or another part; then it runs as a task, and the connection's later requests wait their turn.
 - `handles_frames`: gets the frame itself and returns ready bytes or a `Parked` request. Produce and Fetch only.
 
-A request that cannot be read (unknown api, unknown version, malformed body) closes its connection, as the client and the
-broker no longer agree on what the bytes mean; only ApiVersions has an answer for an unknown version. An exception out of
-a handler is a bug: it is logged with the request's header, and the client is told UNKNOWN_SERVER_ERROR if the response
-has a place for it.
+A request that cannot be read (unknown api, unknown version, malformed body) closes its connection, as the client and
+the broker no longer agree on what the bytes mean; only ApiVersions has an answer for an unknown version. An exception
+out of a handler is a bug: it is logged with the request's header, and the client is told UNKNOWN_SERVER_ERROR if the
+response has a place for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.net.connection import BadFrame, Connection, Parked, Reply
-from ottla.protocol import apis, codec
+from ottla.protocol import apis, codec, messages
 from ottla.protocol.errors import ErrorCode, MalformedMessage
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+# (broker, connection, buffer, start, end, version, correlation id) -> reply
+FrameReader = Callable[["Broker", Connection, memoryview, int, int, int, int], "Reply | Parked | None"]
 
 API_VERSIONS = 18
 
@@ -100,7 +103,7 @@ def _register(name: str, lowest: int, highest: int, *, takes_frames: bool) -> Ca
 
 
 class Waiting(Parked):
-    """A request whose handler is a coroutine, running as a task."""
+    """A request that a coroutine works on, as a task."""
 
     __slots__ = ("task",)
 
@@ -110,14 +113,38 @@ class Waiting(Parked):
         """The work goes on: a topic half made because its client left would be worse than a reply nobody reads."""
 
 
+_running: set[asyncio.Task[None]] = set()  # a task that nobody holds may be collected before it is done
+
+
+def wait_for(connection: Connection, work: Coroutine[Any, Any, Reply | None]) -> Parked:
+    """Park the connection until `work` has its reply. An exception out of it closes the connection."""
+    parked = Waiting()
+    parked.connection = connection
+
+    async def run() -> None:
+        try:
+            reply = await work
+        except BadFrame as bad:
+            connection.abandon(parked, str(bad))
+        except Exception:
+            log.exception("a request failed; this is a bug")
+            connection.abandon(parked, "internal error")
+        else:
+            connection.answer(parked, reply)
+
+    parked.task = asyncio.get_running_loop().create_task(run())
+    _running.add(parked.task)
+    parked.task.add_done_callback(_running.discard)
+    return parked
+
+
 class Dispatcher:
-    __slots__ = ("_broker", "_frames", "_waiting")
+    __slots__ = ("_broker", "_frames")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: set[asyncio.Task[None]] = set()
         # (api key << 16 | version) -> handler, for the two requests that read their own frames
-        self._frames = {
+        self._frames: dict[int, FrameReader] = {
             route.api_key << 16 | version: route.handler
             for route in ROUTES.values()
             if route.takes_frames
@@ -129,12 +156,15 @@ class Dispatcher:
         handler = self._frames.get(api_and_version)
         if handler is None:
             return self._handle_message(connection, buffer[start:end])
+        version = api_and_version & 0xFFFF
         try:
-            return handler(self._broker, connection, buffer, start, end, api_and_version & 0xFFFF, correlation_id)  # type: ignore[no-any-return]
+            return handler(self._broker, connection, buffer, start, end, version, correlation_id)
         except MalformedMessage as error:
-            raise BadFrame(f"{apis.API_NAMES[api_and_version >> 16]} v{api_and_version & 0xFFFF}: {error}") from None
+            raise BadFrame(f"{apis.API_NAMES[api_and_version >> 16]} v{version}: {error}") from None
+        except BadFrame:
+            raise
         except Exception as error:
-            log.exception("%s failed; this is a bug", apis.API_NAMES[api_and_version >> 16])
+            log.exception("%s v%d failed; this is a bug", apis.API_NAMES[api_and_version >> 16], version)
             raise BadFrame("internal error") from error
 
     def _handle_message(self, connection: Connection, frame: memoryview) -> Reply | Parked | None:
@@ -164,32 +194,18 @@ class Dispatcher:
         except Exception:
             return self._bug(request, route)
         if asyncio.iscoroutine(reply):
-            return self._wait_for(request, route, reply)
+            return wait_for(connection, self._finish(request, route, reply))
         return framed(reply, api_key, version, correlation_id)
 
-    def _wait_for(self, request: Request, route: Route, work: Coroutine[Any, Any, Any]) -> Parked:
-        parked = Waiting()
-        parked.connection = request.connection
-
-        async def run() -> None:
-            try:
-                reply: Reply = framed(await work, request.api_key, request.version, request.correlation_id)
-            except Exception:
-                try:
-                    reply = self._bug(request, route)
-                except BadFrame as bad:
-                    parked.connection.abandon(parked, str(bad))
-                    return
-            parked.connection.answer(parked, reply)
-
-        parked.task = asyncio.get_running_loop().create_task(run())
-        self._waiting.add(parked.task)
-        parked.task.add_done_callback(self._waiting.discard)
-        return parked
+    async def _finish(self, request: Request, route: Route, work: Coroutine[Any, Any, Any]) -> Reply:
+        try:
+            return framed(await work, request.api_key, request.version, request.correlation_id)
+        except Exception:
+            return self._bug(request, route)
 
     def _bug(self, request: Request, route: Route) -> bytes:
         log.exception("%s failed; this is a bug", request)
-        response = codec.message_class(route.name + "Response")
+        response = getattr(messages, route.name + "Response")
         if "error_code" not in response.__slots__:
             raise BadFrame("internal error")
         reply = response(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)

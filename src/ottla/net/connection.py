@@ -8,8 +8,9 @@ frame is done with the view when it returns. Rules that hold here:
 - Requests are answered in the order they came. While one is parked (a long poll, a wait for replicas) the frames behind
   it stay unread in the buffer.
 - A length field allocates nothing: the buffer doubles as bytes arrive, up to the frame's size.
-- A client that does not read is not served further: while replies wait for its socket, no more of its frames are handled.
-  What waits is bounded by one reply's small parts and one chunk of a file, since file parts are read as the socket drains.
+- A client that does not read is not served further: while replies wait for its socket, no more of its frames are
+  handled. What waits is bounded by one reply's small parts and one chunk of a file, since file parts are read as the
+  socket drains.
 - All replies to one receive go out in one write.
 """
 
@@ -125,8 +126,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.peer = (transport.get_extra_info("peername") or self.peer)[:2]
-        self.local_address = (transport.get_extra_info("sockname") or self.local_address)[:2]
+        self.peer = _address(transport.get_extra_info("peername") or self.peer)
+        self.local_address = _address(transport.get_extra_info("sockname") or self.local_address)
         self.transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
         self.listener.opened(self)
 
@@ -238,6 +239,11 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         if self._parked is None and not self._files and not self._paused_by_peer:
             self.process()
+
+    def exchange(self, parked: Parked, successor: Parked) -> None:
+        """What the parked request waited for is there, and now it waits for something else."""
+        if self._parked is parked:
+            self._parked = successor
 
     def abandon(self, parked: Parked, why: str) -> None:
         """The parked request cannot be answered: close, since a later reply would be taken for its."""
@@ -366,3 +372,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._reading_paused and not self.closing:
             self._reading_paused = True
             self.transport.pause_reading()
+
+
+def _address(name: tuple[str, int]) -> tuple[str, int]:
+    """Host and port; an IPv4 peer of a socket for both families is shown as what it is."""
+    return name[0].removeprefix("::ffff:"), name[1]

@@ -62,10 +62,12 @@ class Limits:
 class Census:
     """Who is connected, over all listeners of a broker."""
 
-    __slots__ = ("by_ip", "connections", "refused", "total_accepted")
+    __slots__ = ("by_ip", "connections", "empty", "refused", "total_accepted")
 
     def __init__(self) -> None:
         self.connections: set[Connection] = set()
+        self.empty = asyncio.Event()
+        self.empty.set()
         self.by_ip: Counter[str] = Counter()
         self.total_accepted = 0
         self.refused = 0
@@ -82,27 +84,41 @@ class Listener:
         self.budget = budget
         self.census = census
         self._handle = handle
-        self._server: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
         self._last_complaint = 0.0
 
+    def bind(self) -> None:
+        """Take the address, so that the port is known (and nobody else's) before anything is served."""
+        for family, host in _addresses(self.host):
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            self._sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if self.host else 0)
+            sock.bind((host, self.port))
+            self.port = sock.getsockname()[1]
+
     async def open(self, ssl: SSLContext | None = None) -> None:
+        """Begin to serve."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self, self._handle),
-            self.host or None,
-            self.port,
-            backlog=self.limits.backlog,
-            ssl=ssl,
-            reuse_address=True,
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        for sock in self._sockets:
+            self._servers.append(
+                await loop.create_server(
+                    lambda: Connection(self, self._handle), sock=sock, backlog=self.limits.backlog, ssl=ssl
+                )
+            )
+        self._sockets.clear()
         self._sweep = loop.call_later(self._sweep_interval, self._sweep_idle)
 
     def stop_accepting(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for sock in self._sockets:
+            sock.close()
+        self._sockets.clear()
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
@@ -112,6 +128,7 @@ class Listener:
     def opened(self, connection: Connection) -> None:
         census, limits, ip = self.census, self.limits, connection.peer[0]
         census.connections.add(connection)
+        census.empty.clear()
         census.by_ip[ip] += 1
         census.total_accepted += 1
         per_ip = limits.connections_per_ip_overrides.get(ip, limits.connections_per_ip)
@@ -127,6 +144,8 @@ class Listener:
     def closed(self, connection: Connection) -> None:
         census, ip = self.census, connection.peer[0]
         census.connections.discard(connection)
+        if not census.connections:
+            census.empty.set()
         census.by_ip[ip] -= 1
         if census.by_ip[ip] <= 0:
             del census.by_ip[ip]
@@ -168,3 +187,11 @@ class Listener:
                 else:
                     connection.close()
         self._sweep = asyncio.get_running_loop().call_later(interval, self._sweep_idle)
+
+
+def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
+    """What to bind for a host as configured; every interface is one socket that speaks both families."""
+    if not host:
+        return [(socket.AF_INET6, "::")] if socket.has_dualstack_ipv6() else [(socket.AF_INET, "0.0.0.0")]
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))

@@ -1,7 +1,7 @@
 """A partition on the broker that leads it: checks what producers send, and wakes those who wait for records.
 
-A batch is opaque. Its 61-byte header and its CRC are looked at, its records only where the topic asks for it (a compacted
-topic takes no record without a key). What is refused, and how (A2 INT-028, notes of KIP-467):
+A batch is opaque. Its 61-byte header and its CRC are looked at, its records only where the topic asks for it (a
+compacted topic takes no record without a key). What is refused, and how (A2 INT-028, notes of KIP-467):
 
     not format 2, more or less than one batch, impossible counts, control      INVALID_RECORD
     wrong length or CRC                                                        CORRUPT_MESSAGE
@@ -64,6 +64,7 @@ class Partition:
         "config",
         "high_watermark",
         "index",
+        "is_internal",
         "isr_size",
         "last_stable_offset",
         "leader_epoch",
@@ -73,13 +74,16 @@ class Partition:
         "waiters",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int) -> None:
+    def __init__(
+        self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int, *, is_internal: bool
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
         self.config: TopicConfig = log.config
         self.leader_epoch = leader_epoch
+        self.is_internal = is_internal
         self.isr_size = 1
         self.high_watermark = log.end_offset
         self.last_stable_offset = log.end_offset
@@ -94,15 +98,27 @@ class Partition:
         return self.log.start_offset
 
     def append(self, batch: memoryview | bytearray, now_ms: int, *, all_replicas: bool, zstd: bool) -> tuple[int, int]:
-        """Write what a producer sent. Returns the offset of its first record and its append time (-1: the producer's own)."""
+        """Write what a producer sent. Returns its first offset and its append time (-1: records keep their own)."""
         size = len(batch)
         config = self.config
         if size < HEADER_SIZE:
             raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are too few for a record batch")
         header = HEADER.unpack_from(batch)
-        _, length, _, magic, crc, attributes, last_delta, base_timestamp, timestamp, producer_id, epoch, first, count = (
-            header
-        )
+        (
+            _,
+            length,
+            _,
+            magic,
+            crc,
+            attributes,
+            last_delta,
+            base_timestamp,
+            timestamp,
+            producer_id,
+            epoch,
+            first,
+            count,
+        ) = header
         if size > config.max_message_bytes:
             raise Refused(
                 ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes; max.message.bytes is {config.max_message_bytes}"
@@ -198,5 +214,3 @@ class Partition:
             raise Refused(ErrorCode.INVALID_TIMESTAMP, f"timestamp {base} is more than {before} ms old")
         if largest > now_ms + after:
             raise Refused(ErrorCode.INVALID_TIMESTAMP, f"timestamp {largest} is more than {after} ms ahead")
-
-

@@ -17,10 +17,10 @@ class Replicas:
         self.by_name: dict[bytes, list[Partition]] = {}
         self.by_id: dict[bytes, list[Partition]] = {}
 
-    def add(self, topic: str, topic_id: bytes, logs: list[Log], leader_epochs: list[int]) -> None:
+    def add(self, topic: str, topic_id: bytes, logs: list[Log], epochs: list[int], *, is_internal: bool) -> None:
         partitions = [
-            Partition(topic, topic_id, index, log, epoch)
-            for index, (log, epoch) in enumerate(zip(logs, leader_epochs, strict=True))
+            Partition(topic, topic_id, index, log, epoch, is_internal=is_internal)
+            for index, (log, epoch) in enumerate(zip(logs, epochs, strict=True))
         ]
         self.by_name[topic.encode()] = partitions
         self.by_id[topic_id] = partitions

@@ -5,8 +5,8 @@
     orders 0 1041     e.g. topic, partition, offset
     orders 1 998
 
-A file is replaced as a whole (written beside, then renamed), so a crash leaves the old or the new one. A file that cannot
-be read as such counts as absent: every checkpoint can be found again from the logs, only more slowly.
+A file is replaced as a whole (written beside, then renamed), so a crash leaves the old or the new one. A file that
+cannot be read as such counts as absent: every checkpoint can be found again from the logs, only more slowly.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A data directory (`log.dirs`): who owns it, which partitions lie in it, how it was left.
 
-    .lock                              held while a broker runs
-    meta.properties                    version, cluster.id, broker.id
-    .kafka_cleanshutdown               there when the last broker stopped properly
-    recovery-point-offset-checkpoint   and the other checkpoints (checkpoints.py)
-    <topic>-<partition>/               one log each (log.py)
-    <topic>-<partition>.<hex>-delete/  a log on its way out
+.lock                              held while a broker runs
+meta.properties                    version, cluster.id, broker.id
+.kafka_cleanshutdown               there when the last broker stopped properly
+recovery-point-offset-checkpoint   and the other checkpoints (checkpoints.py)
+<topic>-<partition>/               one log each (log.py)
+<topic>-<partition>.<hex>-delete/  a log on its way out
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 
 from ottla.storage.checkpoints import (
-    HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
     TopicPartition,
@@ -42,6 +41,7 @@ class DataDirectory:
         self.path = path
         self._lock: int | None = None
         self.was_clean = False
+        self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def open(self) -> None:
         """Take the directory for ourselves, and see how it was left."""
@@ -131,12 +131,8 @@ class DataDirectory:
     def log_starts(self) -> dict[TopicPartition, int]:
         return read_offsets(self.path / LOG_START)
 
-    def write_checkpoints(
-        self,
-        recovery: dict[TopicPartition, int],
-        high_watermark: dict[TopicPartition, int],
-        start: dict[TopicPartition, int],
-    ) -> None:
-        write_offsets(self.path / RECOVERY_POINT, recovery)
-        write_offsets(self.path / HIGH_WATERMARK, high_watermark)
-        write_offsets(self.path / LOG_START, start)
+    def write_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        """Write one of the checkpoints, if it has changed."""
+        if self._written.get(name) != offsets:
+            write_offsets(self.path / name, offsets)
+            self._written[name] = offsets

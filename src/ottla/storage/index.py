@@ -3,10 +3,10 @@
     .index      relative offset int32 | position int32       the batch at `position` ends with that offset
     .timeindex  timestamp int64 | relative offset int32      no record up to that offset is newer
 
-Both columns of both files only grow, so either can be searched. Entries are made every `index.interval.bytes` of log. The
-newest ones live in memory and reach the file when there are TAIL of them, when the segment is rolled, or when it is
-closed; after a crash the index is made again from the log. What lies in the file is searched through a memory map, so the
-memory of an index does not grow with its segment.
+Both columns of both files only grow, so either can be searched. Entries are made every `index.interval.bytes` of log.
+The newest ones live in memory and reach the file when there are TAIL of them, when the segment is rolled, or when it
+is closed; after a crash the index is made again from the log. What lies in the file is searched through a memory map,
+so the memory of an index does not grow with its segment.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class SparseIndex:
         if self._map is None:
             with self.path.open("rb") as file:
                 self._map = mmap(file.fileno(), self._in_file * self._entry.size, access=ACCESS_READ)
-        return self._entry.unpack_from(self._map, at * self._entry.size)  # type: ignore[return-value]
+        return self._entry.unpack_from(self._map, at * self._entry.size)
 
     def _unmap(self) -> None:
         if self._map is not None:

@@ -7,8 +7,9 @@
       leader-epoch-checkpoint                         (epochs.py)
       partition.metadata                              version, topic id
 
-Offsets start at `start_offset` and end before `end_offset`, the one that the next record gets. Batches are stored as they
-came, with base offset and leader epoch written into them. A log belongs to one thread; opening may happen in any.
+Offsets start at `start_offset` and end before `end_offset`, the one that the next record gets. Batches are stored as
+they came, with base offset and leader epoch written into them. A log belongs to one thread; opening may happen in
+any.
 
 After a proper stop the files are believed. Otherwise everything from the recovery point on is read, checked against its
 CRCs and cut behind the last good batch: what was acknowledged had reached the page cache, so the death of the process
@@ -159,9 +160,7 @@ class Log:
         self.end_offset = last + 1
         if header[9] >= 0 and not header[5] & CONTROL:
             first = header[11]
-            self.producers.appended(
-                header[9], header[10], first, (first + header[6]) & 0x7FFFFFFF, base, timestamp
-            )
+            self.producers.appended(header[9], header[10], first, (first + header[6]) & 0x7FFFFFFF, base, timestamp)
         return base
 
     def _is_full(self, segment: Segment, size: int, last_offset: int, timestamp: int) -> bool:

@@ -1,7 +1,8 @@
 """All the logs of a broker, over its data directories (`log.dirs`).
 
-A new partition goes to the directory with the fewest (A1 S-12). Opening reads the directories' checkpoints and opens the
-logs in parallel (`num.recovery.threads.per.data.dir`); closing writes them. Deleting takes a log out of sight at once.
+A new partition goes to the directory with the fewest (A1 S-12). Opening reads the directories' checkpoints and opens
+the logs in parallel (`num.recovery.threads.per.data.dir`); closing writes them. Deleting takes a log out of sight at
+once.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ottla.config.topic import TopicConfig
-from ottla.storage.checkpoints import TopicPartition
+from ottla.storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, TopicPartition
 from ottla.storage.directory import DataDirectory
-from ottla.storage.errors import ForeignDirectory, StorageError
+from ottla.storage.errors import DirectoryInUse, ForeignDirectory, StorageError
 from ottla.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class Logs:
             for directory in self.directories:
                 directory.open()
                 found = directory.claim(found, broker_id) or found
-        except (OSError, ForeignDirectory):
+        except (OSError, DirectoryInUse, ForeignDirectory):
             self.unlock(clean=False)
             raise
         return found
@@ -112,20 +113,30 @@ class Logs:
 
     # -- checkpoints and closing ---------------------------------------------------------------------------------
 
-    def write_checkpoints(self) -> None:
-        for directory in self.directories:
-            logs = {key: log for key, (home, log) in self._logs.items() if home is directory}
-            directory.write_checkpoints(
-                {key: log.recovery_point for key, log in logs.items()},
-                {key: log.end_offset for key, log in logs.items()},
-                {key: log.start_offset for key, log in logs.items() if log.start_offset > log.segments[0].base_offset},
-            )
+    def write_recovery_points(self) -> None:
+        """Write down up to where each log is surely on disk, and where it begins if that is inside a segment."""
+        for directory, logs in self._by_directory():
+            directory.write_checkpoint(RECOVERY_POINT, {key: log.recovery_point for key, log in logs})
+            inside = {key: log.start_offset for key, log in logs if log.start_offset > log.segments[0].base_offset}
+            directory.write_checkpoint(LOG_START, inside)
+
+    def write_high_watermarks(self) -> None:
+        for directory, logs in self._by_directory():
+            directory.write_checkpoint(HIGH_WATERMARK, {key: log.end_offset for key, log in logs})
+
+    def _by_directory(self) -> list[tuple[DataDirectory, list[tuple[TopicPartition, Log]]]]:
+        logs = list(self._logs.items())
+        return [
+            (directory, [(key, log) for key, (home, log) in logs if home is directory])
+            for directory in self.directories
+        ]
 
     def close(self) -> None:
         """Stop properly: everything on disk, checkpoints written, directories marked as left in order."""
         with ThreadPoolExecutor(self._recovery_threads * len(self.directories), "closing") as pool:
             for done in [pool.submit(log.close) for _, log in self._logs.values()]:
                 done.result()
-        self.write_checkpoints()
+        self.write_recovery_points()
+        self.write_high_watermarks()
         self._logs.clear()
         self.unlock(clean=True)

@@ -4,8 +4,8 @@
     00000000000000001041.index       offset -> position      (index.py)
     00000000000000001041.timeindex   timestamp -> offset
 
-Only the last segment of a log is written to. An append is one write to the page cache; if the disk refuses it, the file is
-cut back to where it was, so a segment never holds part of a batch that was refused.
+Only the last segment of a log is written to. An append is one write to the page cache; if the disk refuses it, the
+file is cut back to where it was, so a segment never holds part of a batch that was refused.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Segment:
     # -- opening -------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take up a segment that was closed properly: trust its indexes, look only at what lies behind their last entry."""
+        """Take up a segment that was closed properly: believe its indexes, look only behind their last entry."""
         self.size = os.fstat(self.file.fd).st_size
         self.index.open()
         self.time_index.open()
@@ -152,7 +152,7 @@ class Segment:
         self.recover(check_crc=False, index_interval=4096)
 
     def recover(self, *, check_crc: bool = True, index_interval: int = 4096) -> int:
-        """Check every batch, cut the file behind the last good one, make the indexes anew. Returns the bytes cut off."""
+        """Check every batch, cut the file behind the last good one, make the indexes anew. Returns the bytes cut."""
         self.index.clear()
         self.time_index.clear()
         self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
@@ -181,7 +181,9 @@ class Segment:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def append(self, batch: memoryview | bytearray, base_offset: int, last_offset: int, timestamp: int, interval: int) -> None:
+    def append(
+        self, batch: memoryview | bytearray, base_offset: int, last_offset: int, timestamp: int, interval: int
+    ) -> None:
         position, length = self.size, len(batch)
         try:
             written = os.pwrite(self.file.fd, batch, position)

@@ -1,3 +1,7 @@
-"""One module per request. Each registers itself with `ottla.broker.dispatch`; importing this package imports them all."""
+"""One module per request, each registering itself with `ottla.broker.dispatch`. Importing this imports them all."""
 
-from ottla.broker.handlers import api_versions
+from ottla.broker.handlers import (  # noqa: F401
+    api_versions,
+    fetch,
+    produce,
+)

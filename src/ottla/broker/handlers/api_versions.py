@@ -25,9 +25,7 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @handles("ApiVersions", 0, 4)
-def api_versions(
-    broker: Broker, request: Request, body: messages.ApiVersionsRequest
-) -> messages.ApiVersionsResponse:
+def api_versions(broker: Broker, request: Request, body: messages.ApiVersionsRequest) -> messages.ApiVersionsResponse:
     if request.version >= 3 and not (
         _SOFTWARE_NAME.fullmatch(body.client_software_name) and _SOFTWARE_NAME.fullmatch(body.client_software_version)
     ):

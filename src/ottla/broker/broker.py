@@ -1,0 +1,238 @@
+"""The broker: its parts put together, started and stopped in order.
+
+    start: lock the data directories, bind the listeners, open the coordination store, take the controller's role and
+           load the image, open the logs, serve
+    stop:  no new connections, finish the controller's work, close connections, flush and close the logs, close the
+           store, unlock
+
+Everything runs on one event loop. What waits for the disk longer than a write to the page cache does (creating and
+removing logs, fsync, checkpoints, conversions) goes to a thread, through `run_blocking`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import time
+from typing import TypeVar
+
+from ottla.broker import handlers  # noqa: F401  every handler registers itself
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.fetch_sessions import FetchPartition, FetchSessions
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
+from ottla.controller.controller import Change, Controller
+from ottla.controller.image import BrokerInfo, ClusterImage, TopicImage
+from ottla.coordination.local import LocalStore
+from ottla.net.budget import Budget
+from ottla.net.listener import Census, Limits, Listener
+from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
+from ottla.storage.log import Log
+from ottla.storage.logs import Logs
+from ottla.storage.segment import Segment
+
+log = logging.getLogger(__name__)
+
+STORE_FILE = "coordination.db"
+CLOSING_SECONDS = 2.0
+
+T = TypeVar("T")
+
+
+class Broker:
+    def __init__(self, config: BrokerConfig) -> None:
+        # as configured
+        self.config = config
+        self.logs = Logs(
+            [Path(path) for path in config.log_dirs], recovery_threads=config.num_recovery_threads_per_data_dir
+        )
+        self.replicas = Replicas()
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.census = Census()
+        self.listeners = self._listeners()
+        # from start to stop
+        self.loop: asyncio.AbstractEventLoop
+        self.controller: Controller
+        self._store: LocalStore | None = None
+        self._threads = ThreadPoolExecutor(4, "blocking")
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def _listeners(self) -> list[Listener]:
+        config = self.config
+        limits = Limits(
+            request_max_bytes=config.socket_request_max_bytes,
+            connections=config.max_connections,
+            connections_per_ip=config.max_connections_per_ip,
+            connections_per_ip_overrides=config.connection_limits,
+            idle_seconds=config.connections_max_idle_ms / 1000,
+            send_buffer=config.socket_send_buffer_bytes,
+            receive_buffer=config.socket_receive_buffer_bytes,
+            backlog=config.socket_listen_backlog_size,
+        )
+        budget, dispatcher = Budget(config.queued_max_request_bytes), Dispatcher(self)
+        return [
+            Listener(one.name, one.host, one.port, limits=limits, budget=budget, census=self.census, handle=dispatcher)
+            for one in config.endpoints
+        ]
+
+    # -- starting and stopping -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        config = self.config
+        cluster_id = self.logs.lock(config.cluster_id, config.node_id)
+        try:
+            for listener in self.listeners:
+                listener.bind()
+            self._store = await LocalStore.open(self.logs.directories[0].path / STORE_FILE)
+            self.controller = Controller(self._store, self._info(), config, self._on_change, cluster_id=cluster_id)
+            await self.controller.start()
+            self.logs.mark(self.image.cluster_id, config.node_id)
+            await self._open_logs()
+            for listener in self.listeners:
+                await listener.open()
+        except BaseException:
+            for listener in self.listeners:
+                listener.stop_accepting()
+            if self._store is not None:
+                await self._store.close()
+            self.logs.unlock(clean=False)
+            self._threads.shutdown()
+            raise
+        self._every(config.log_flush_offset_checkpoint_interval_ms, self.logs.write_recovery_points)
+        self._every(config.replica_high_watermark_checkpoint_interval_ms, self.logs.write_high_watermarks)
+        self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers, blocking=False)
+
+    async def stop(self) -> None:
+        for listener in self.listeners:
+            listener.stop_accepting()
+        for timer in self._timers:
+            timer.cancel()
+        await self.controller.stop()
+        await self._close_connections()
+        await self.run_blocking(self.logs.close)
+        assert self._store is not None
+        await self._store.close()
+        self._threads.shutdown()
+
+    async def _close_connections(self) -> None:
+        for connection in list(self.census.connections):
+            connection.close()
+        try:
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await self.census.empty.wait()
+        except TimeoutError:
+            for connection in list(self.census.connections):
+                connection.transport.abort()
+
+    def _info(self) -> BrokerInfo:
+        config = self.config
+        endpoints = {}
+        for listener in self.listeners:
+            advertised = config.advertised.get(listener.name)
+            endpoints[listener.name] = (
+                (advertised.host, advertised.port) if advertised else (listener.host, listener.port)
+            )
+        return BrokerInfo(config.node_id, config.broker_rack, endpoints)
+
+    def _every(self, interval_ms: int, work: Callable[[], None], *, blocking: bool = True) -> None:
+        """Do `work` again and again, never twice at once."""
+        at = len(self._timers)
+
+        async def run() -> None:
+            try:
+                if blocking:
+                    await self.run_blocking(work)
+                else:
+                    work()
+            except Exception:
+                log.exception("housekeeping failed; it is tried again later")
+            self._timers[at] = self.loop.call_later(interval_ms / 1000, start)
+
+        def start() -> None:
+            self._housekeeping = self.loop.create_task(run())
+
+        self._timers.append(self.loop.call_later(interval_ms / 1000, start))
+
+    # -- what handlers use ---------------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        return self.replicas.find(topic, index)
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """What holds for a topic; KeyError when it is not there."""
+        return TopicConfig.resolve(self.image.topics[name].configs, self.config)
+
+    def now_ms(self) -> int:
+        return int(time() * 1000)
+
+    async def run_blocking(self, function: Callable[..., T], *arguments: object) -> T:
+        return await self.loop.run_in_executor(self._threads, function, *arguments)
+
+    def first_batch_for(self, wanted: FetchPartition) -> bytes | None:
+        """The batch with the offset that is wanted, whatever its size."""
+        found = self.replicas.by_name.get(wanted.topic, [])[wanted.index : wanted.index + 1]
+        for segment, position, _ in found[0].log.batches(wanted.offset) if found else ():
+            return segment.batch_at(position)
+        return None
+
+    # -- logs ----------------------------------------------------------------------------------------------------
+
+    async def _open_logs(self) -> None:
+        topics = list(self.image.topics.values())
+        wanted = {}
+        for topic in topics:
+            config = self.topic_config(topic.name)
+            wanted.update({(topic.name, index): (topic.id, config) for index in range(len(topic.partitions))})
+        opened = await self.run_blocking(self.logs.open_all, wanted) if wanted else self.logs.open_all({})
+        for topic in topics:
+            self._serve(topic, [opened[topic.name, index] for index in range(len(topic.partitions))])
+
+    async def _on_change(self, change: Change) -> None:
+        for topic in change.created:
+            config = TopicConfig.resolve(topic.configs, self.config)
+            self._serve(topic, await self.run_blocking(self._create_logs, topic, config))
+        for topic in change.deleted:
+            self.replicas.remove(topic.name)
+            aside = [self.logs.delete((topic.name, index)) for index in range(len(topic.partitions))]
+            await self.run_blocking(self._remove, [path for path in aside if path is not None])
+
+    def _create_logs(self, topic: TopicImage, config: TopicConfig) -> list[Log]:
+        return [self.logs.create((topic.name, index), topic.id, config) for index in range(len(topic.partitions))]
+
+    def _serve(self, topic: TopicImage, logs: list[Log]) -> None:
+        for one in logs:
+            one.on_roll = self._flush_rolled
+        epochs = [partition.leader_epoch for partition in topic.partitions]
+        self.replicas.add(topic.name, topic.id, logs, epochs, is_internal=topic.internal)
+
+    @staticmethod
+    def _remove(paths: list[Path]) -> None:
+        for path in paths:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _flush_rolled(self, rolled_log: Log, segment: Segment) -> None:
+        """A segment is complete: put it on disk, after which a restart need not look at it again."""
+
+        async def flush() -> None:
+            try:
+                await self.run_blocking(segment.fsync)
+                rolled_log.recovery_point = max(rolled_log.recovery_point, segment.next_offset)
+            except OSError as error:
+                log.error("%s: cannot flush segment %d: %s", segment.directory.name, segment.base_offset, error)
+
+        self._flushing = self.loop.create_task(flush())
+
+    def _expire_producers(self) -> None:
+        older_than = self.now_ms() - self.config.producer_id_expiration_ms
+        for partition in self.replicas:
+            partition.log.producers.expire(older_than)

@@ -1,0 +1,300 @@
+"""Produce (0), versions 0-13.
+
+Each partition's batch is checked and appended on its own, and answered on its own. With acks=0 nothing is answered,
+and a failure closes the connection, since the client would not learn of it otherwise.
+
+- v0-2: message sets of format 0 and 1 (produce_legacy.py). v3+: one batch of format 2 per partition.
+- v1 throttle time; v2 append time; v5 log start offset; v7 zstd; v8 record errors and message; v9 flexible;
+  v10 leader hints (tagged, only in a cluster); v11-12 transactions (KIP-890); v13 topic ids instead of names.
+
+The frame is read by hand, in two steps: first all of it (so that a malformed one changes nothing), then partition by
+partition.
+"""
+
+from __future__ import annotations
+
+import struct
+from time import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.dispatch import handles_frames
+from ottla.broker.wire import read_unsigned, skip_tags, unsigned
+from ottla.controller.names import is_internal, why_illegal
+from ottla.net.connection import BadFrame, Connection, Parked, Reply
+from ottla.protocol.errors import ErrorCode, MalformedMessage
+from ottla.replication.partition import Partition, Refused
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+FLEXIBLE, TOPIC_IDS, FORMAT_2, ZSTD = 9, 13, 3, 7
+
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_ACKS_TIMEOUT_COUNT = struct.Struct(">hii")
+_ACKS_TIMEOUT = struct.Struct(">hi")
+_INDEX_LENGTH = struct.Struct(">ii")
+
+# What a partition's answer is when nothing went wrong, and what follows it: no record errors, no message, no tags.
+_ANSWER = {
+    **dict.fromkeys((0, 1), struct.Struct(">ihq")),
+    **dict.fromkeys((2, 3, 4), struct.Struct(">ihqq")),
+    **dict.fromkeys((5, 6, 7, 8, 9, 10, 11, 12, 13), struct.Struct(">ihqqq")),
+}
+_NO_ERRORS = {8: b"\0\0\0\0\xff\xff", **dict.fromkeys((9, 10, 11, 12, 13), b"\1\0\0")}
+
+
+class Produced(NamedTuple):
+    """What happened to one partition's batch."""
+
+    partition: int
+    code: int
+    base_offset: int = -1
+    append_time: int = -1
+    log_start: int = -1
+    message: str | None = None
+    records: tuple[tuple[int, str], ...] = ()
+
+
+class ProduceRequest(NamedTuple):
+    acks: int
+    timeout_ms: int
+    transactional_id: bytes | None
+    topics: list[tuple[bytes, list[tuple[int, memoryview | None]]]]  # name or id -> (index, records)
+
+
+@handles_frames("Produce", 0, 13)
+def produce(
+    broker: Broker, connection: Connection, buffer: memoryview, start: int, end: int, version: int, correlation_id: int
+) -> Reply | Parked | None:
+    request = read_request(buffer[start:end], version)
+    acks = request.acks
+    if version < FORMAT_2:
+        from ottla.broker.handlers.produce_legacy import produce_message_sets
+
+        return produce_message_sets(broker, connection, request, version, correlation_id)
+    if not -1 <= acks <= 1:
+        results = refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; it may be -1, 0 or 1")
+    else:
+        now_ms = int(time() * 1000)
+        topics = broker.replicas.by_id if version >= TOPIC_IDS else broker.replicas.by_name
+        results = []
+        for topic, batches in request.topics:
+            partitions = topics.get(topic)
+            answers = []
+            for index, records in batches:
+                if partitions is None or not 0 <= index < len(partitions) or partitions[index].is_internal:
+                    answers.append(unknown(topic, index, version))
+                elif records is None:
+                    answers.append(Produced(index, ErrorCode.INVALID_RECORD, message="no records"))
+                else:
+                    answers.append(append(partitions[index], records, now_ms, acks, version))
+            results.append((topic, answers))
+    if acks == 0:
+        answer_nothing(results)
+        return None
+    return write_response(results, version, correlation_id)
+
+
+def append(partition: Partition, records: memoryview | bytearray, now_ms: int, acks: int, version: int) -> Produced:
+    try:
+        offset, append_time = partition.append(records, now_ms, all_replicas=acks == -1, zstd=version >= ZSTD)
+    except Refused as refusal:
+        return Produced(partition.index, refusal.code, -1, -1, -1, refusal.message, refusal.records)
+    return Produced(partition.index, 0, offset, append_time, partition.log.start_offset)
+
+
+def unknown(topic: bytes, index: int, version: int) -> Produced:
+    """Why there is nothing to write to: no such partition, or one that only the broker itself writes to."""
+    if version >= TOPIC_IDS:
+        return Produced(index, ErrorCode.UNKNOWN_TOPIC_ID, message="no topic has this id")
+    name = topic.decode(errors="replace")
+    if is_internal(name):
+        return Produced(index, ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"only the broker writes to {name}")
+    illegal = why_illegal(name)
+    if illegal:
+        return Produced(index, ErrorCode.INVALID_TOPIC_EXCEPTION, message=illegal)
+    return Produced(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=f"{name}-{index} is not here")
+
+
+def refuse_all(request: ProduceRequest, code: ErrorCode, message: str) -> list[tuple[bytes, list[Produced]]]:
+    return [
+        (topic, [Produced(index, code, message=message) for index, _ in batches]) for topic, batches in request.topics
+    ]
+
+
+def answer_nothing(results: list[tuple[bytes, list[Produced]]]) -> None:
+    """The answer to acks=0: none, or a closed connection."""
+    for topic, answers in results:
+        for answer in answers:
+            if answer.code:
+                name = topic.decode(errors="replace")
+                raise BadFrame(f"acks=0, and {name}-{answer.partition} refused it: {answer.message}")
+
+
+# -- the bytes ---------------------------------------------------------------------------------------------------
+
+
+def read_request(frame: memoryview, version: int) -> ProduceRequest:
+    try:
+        (length,) = _INT16.unpack_from(frame, 8)
+        position = 10 + length if length > 0 else 10
+        if version >= FLEXIBLE:
+            return _read_flexible(frame, position, version)
+        return _read_plain(frame, position, version)
+    except (struct.error, IndexError):
+        raise MalformedMessage(f"the request ends early, after {len(frame)} bytes") from None
+
+
+def _read_flexible(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    end = len(frame)
+    tags = frame[position]
+    position = position + 1 if not tags else skip_tags(frame, position)
+    transactional_id = None
+    length = frame[position]
+    position += 1
+    if length:
+        length, position = read_unsigned(frame, position - 1)
+        transactional_id = bytes(frame[position : position + length - 1])
+        position += length - 1
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    topic_count, position = read_unsigned(frame, position + 6)
+    topics = []
+    if not topic_count:
+        raise MalformedMessage("the topics are null")
+    for _ in range(topic_count - 1):
+        if version >= TOPIC_IDS:
+            after = position + 16
+        else:
+            length = frame[position]
+            position += 1
+            if length > 127:
+                length, position = read_unsigned(frame, position - 1)
+            if not length:
+                raise MalformedMessage("topic name is null")
+            after = position + length - 1
+        if after > end:
+            raise MalformedMessage(f"topic name of {length - 1} bytes, {end - position} are left")
+        topic = bytes(frame[position:after])
+        batch_count, position = read_unsigned(frame, after)
+        if not batch_count:
+            raise MalformedMessage("the partitions are null")
+        batches: list[tuple[int, memoryview | None]] = []
+        for _ in range(batch_count - 1):
+            (index,) = _INT32.unpack_from(frame, position)
+            length, position = read_unsigned(frame, position + 4)
+            if length:
+                after = position + length - 1
+                if after > end:
+                    raise MalformedMessage(f"records of {length - 1} bytes, {end - position} are left")
+                batches.append((index, frame[position:after]))
+                position = after
+            else:
+                batches.append((index, None))
+            position = position + 1 if not frame[position] else skip_tags(frame, position)
+        topics.append((topic, batches))
+        position = position + 1 if not frame[position] else skip_tags(frame, position)
+    position = position + 1 if not frame[position] else skip_tags(frame, position)
+    if position != end:
+        raise MalformedMessage(f"{end - position} bytes behind the request")
+    return ProduceRequest(acks, timeout_ms, transactional_id, topics)
+
+
+def _read_plain(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    end = len(frame)
+    transactional_id = None
+    if version >= FORMAT_2:
+        (length,) = _INT16.unpack_from(frame, position)
+        position += 2
+        if length >= 0:
+            transactional_id = bytes(frame[position : position + length])
+            position += length
+    acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(frame, position)
+    position += 10
+    topics = []
+    if topic_count < 0:
+        raise MalformedMessage("the topics are null")
+    for _ in range(topic_count):
+        (length,) = _INT16.unpack_from(frame, position)
+        position += 2
+        after = position + length
+        if length < 0 or after > end:
+            raise MalformedMessage(f"topic name of {length} bytes, {end - position} are left")
+        topic = bytes(frame[position:after])
+        (batch_count,) = _INT32.unpack_from(frame, after)
+        position = after + 4
+        if batch_count < 0:
+            raise MalformedMessage("the partitions are null")
+        batches: list[tuple[int, memoryview | None]] = []
+        for _ in range(batch_count):
+            index, length = _INDEX_LENGTH.unpack_from(frame, position)
+            position += 8
+            if length < 0:
+                batches.append((index, None))
+                continue
+            after = position + length
+            if after > end:
+                raise MalformedMessage(f"records of {length} bytes, {end - position} are left")
+            batches.append((index, frame[position:after]))
+            position = after
+        topics.append((topic, batches))
+    if position != end:
+        raise MalformedMessage(f"{end - position} bytes behind the request")
+    return ProduceRequest(acks, timeout_ms, transactional_id, topics)
+
+
+def write_response(results: list[tuple[bytes, list[Produced]]], version: int, correlation_id: int) -> bytearray:
+    answer_struct = _ANSWER[version]
+    fields = 3 if version < 2 else 4 if version < 5 else 5
+    no_errors = _NO_ERRORS.get(version, b"")
+    flexible = version >= FLEXIBLE
+    out = bytearray(8)
+    if flexible:
+        out.append(0)
+        out += unsigned(len(results) + 1)
+    else:
+        out += _INT32.pack(len(results))
+    for topic, answers in results:
+        if version >= TOPIC_IDS:
+            out += topic
+        elif flexible:
+            out += unsigned(len(topic) + 1)
+            out += topic
+        else:
+            out += _INT16.pack(len(topic))
+            out += topic
+        out += unsigned(len(answers) + 1) if flexible else _INT32.pack(len(answers))
+        for answer in answers:
+            out += answer_struct.pack(*answer[:fields])
+            if version >= 8 and answer.code:
+                out += _write_errors(answer, flexible)
+            else:
+                out += no_errors
+        if flexible:
+            out.append(0)
+    if version >= 1:
+        out += b"\0\0\0\0"
+    if flexible:
+        out.append(0)
+    _SIZE_AND_CORRELATION.pack_into(out, 0, len(out) - 4, correlation_id)
+    return out
+
+
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+
+
+def _write_errors(answer: Produced, flexible: bool) -> bytes:
+    out = bytearray()
+    out += unsigned(len(answer.records) + 1) if flexible else _INT32.pack(len(answer.records))
+    for index, message in answer.records:
+        out += _INT32.pack(index) + _text(message, flexible) + (b"\0" if flexible else b"")
+    out += _text(answer.message, flexible)
+    if flexible:
+        out.append(0)
+    return bytes(out)
+
+
+def _text(text: str | None, flexible: bool) -> bytes:
+    if text is None:
+        return b"\0" if flexible else b"\xff\xff"
+    data = text.encode()
+    return (unsigned(len(data) + 1) if flexible else _INT16.pack(len(data))) + data
