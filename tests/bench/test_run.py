@@ -1,0 +1,109 @@
+"""The load generator and a small run against a real broker: what they count is what the broker holds."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bench.loadgen import LoadGenerator, has_rdkafka
+from bench.ottla import Ottla
+from bench.process import BenchError, Broker
+from bench.rounds import Plan, Run
+from bench.workloads import Consume, EndToEnd, Produce, SmallRequests
+
+ROOT = Path(__file__).resolve().parents[2]
+
+needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="the load generator is C and gcc is not installed here")
+needs_rdkafka = pytest.mark.skipif(
+    not shutil.which("gcc") or not has_rdkafka(), reason="librdkafka-dev (and gcc) are not installed here"
+)
+pytestmark = needs_gcc
+
+
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory) -> LoadGenerator:
+    return LoadGenerator(tmp_path_factory.mktemp("loadgen"), raw_only=True)
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = Broker(Ottla(ROOT), tmp_path / "broker")
+    yield broker
+    broker.stop()
+
+
+@pytest.mark.parametrize("depth", [1, 8])
+def test_raw_produce_appends_as_many_records_as_it_counts(generator, broker, depth):
+    broker.create_topic("raw", 4)
+    printed = generator.run("raw-produce", broker.port, topic="raw", partitions=4, depth=depth, count=1000)
+    assert (printed["requests"], printed["errors"]) == (1000, 0)
+    assert 0 < printed["p50_us"] <= printed["p99_us"] <= printed["max_us"]
+    with broker.admin() as admin:
+        ends = [offset for _, offset in admin.offsets("raw", 4)]
+    assert sum(ends) == 1000
+    assert min(ends) > 0
+
+
+def test_raw_fetch_gets_a_batch_with_every_reply(generator, broker):
+    broker.create_topic("raw", 2)
+    generator.run("raw-produce", broker.port, topic="raw", partitions=2, count=16)
+    printed = generator.run("raw-fetch", broker.port, topic="raw", partitions=2, count=500)
+    assert (printed["requests"], printed["errors"]) == (500, 0)
+    assert printed["reply_bytes"] > 500 * 161  # a batch of one record of 100 bytes, and the reply around it
+
+
+def test_requests_that_the_broker_refuses_are_counted_as_errors(generator, broker):
+    broker.create_topic("raw", 1)
+    printed = generator.run("raw-produce", broker.port, topic="raw", partitions=2, connections=2, count=10)
+    assert (printed["requests"], printed["first_error"]) == (10, 3)
+    with broker.admin() as admin:
+        assert printed["errors"] == 10 - admin.records("raw", 1) > 0
+
+
+def test_a_broker_that_is_not_there_is_named(generator):
+    with pytest.raises(BenchError, match=r"raw-produce: loadgen: connect 127\.0\.0\.1:1: Connection refused"):
+        generator.run("raw-produce", 1, topic="raw", count=1)
+
+
+def test_a_broker_is_stopped_with_its_data(tmp_path):
+    broker = Broker(Ottla(ROOT), tmp_path / "broker")
+    assert broker.is_running()
+    assert broker.cpu_seconds() > 0
+    assert broker.resident_bytes() > 5e6
+    broker.stop()
+    assert not broker.is_running()
+    assert not (tmp_path / "broker").exists()
+
+
+def test_a_small_run_measures_every_figure_once_per_kept_round(generator, tmp_path):
+    workloads = [SmallRequests("produce", "produce", 4, 2, 0.3), SmallRequests("fetch", "fetch", 4, 1, 0.3)]
+    plan = Plan(workloads, with_start=True, repeats=2, scale=1, settle=0, touch_bytes=1 << 20)
+    lines: list[str] = []
+    measured = Run([Ottla(ROOT)], plan, generator, tmp_path, lines.append).whole()
+    assert measured.failures == []
+    once = ("memory.final", "idle.cpu")
+    counts = {figure.key: len(measured.values[figure.key]["ottla"]) for figure in measured.figures}
+    assert counts == {key: 1 if key in once else 2 for key in counts}
+    assert {"start.seconds", "start.partitions", "produce.rate", "produce.cpu", "fetch.rate", *once} <= set(counts)
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_rdkafka
+def test_bulk_workloads_give_their_figures(tmp_path):
+    produce = Produce("produce", 100, 1, 2, 20_000)
+    workloads = [produce, Consume("consume", produce), EndToEnd("latency", 200, 0.5)]
+    plan = Plan(workloads, with_start=False, repeats=1, scale=1, settle=0, touch_bytes=0)
+    measured = Run([Ottla(ROOT)], plan, LoadGenerator(tmp_path), tmp_path / "run", lambda _: None).whole()
+    assert measured.failures == []
+    for key in ("produce.rate", "produce.cpu", "consume.rate", "consume.cpu", "latency.p50", "latency.p999"):
+        (value,) = measured.values[key]["ottla"]
+        assert value > 0
+
+
+def test_a_workload_that_fails_is_noted_and_the_run_goes_on(generator, tmp_path):
+    bulk, small = Produce("bulk", 100, 1, 1, 1000), SmallRequests("small", "produce", 2, 1, 0.3)
+    plan = Plan([bulk, small], with_start=False, repeats=1, scale=1, settle=0, touch_bytes=0)
+    measured = Run([Ottla(ROOT)], plan, generator, tmp_path, lambda _: None).whole()
+    (failure,) = measured.failures  # this generator was built without librdkafka
+    assert failure.startswith("bulk on ottla: produce: loadgen: mode produce needs librdkafka")
+    assert len(measured.values["small.rate"]["ottla"]) == 1
