@@ -15,6 +15,7 @@ up: setup
 	@exec $(BIN)/ottla up
 
 setup: $(VENV)/.runs
+	@:
 
 $(VENV)/.runs: $(PACKAGES) scripts/venv.sh
 	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) .

@@ -161,6 +161,7 @@ class BrokerConfig(LogDefaults):
         60_000,
         at_least(0),
         "How often the first offsets of logs are written down.",
+        no_effect=NOT_DELETED,
     )
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms",
@@ -177,7 +178,6 @@ class BrokerConfig(LogDefaults):
         at_least(1),
         "Partitions recovered at the same time, per data directory.",
         dynamic=CLUSTER_WIDE,
-        no_effect="partitions are recovered one after another so far",
     )
     producer_id_expiration_check_interval_ms: int = setting(
         "producer.id.expiration.check.interval.ms",

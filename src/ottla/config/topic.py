@@ -44,6 +44,7 @@ CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 GZIP_LEVEL = Legal("from 1 to 9, or -1 for the library's own", lambda level: level == -1 or 1 <= level <= 9)
 
 NOT_DELETED = "old segments are kept until storage learns to delete them"
+NOT_FLUSHED = "logs are forced to disk when a segment is full and when the broker stops"
 NOT_COMPACTED = "logs are not compacted yet"
 NOT_RECOMPRESSED = "batches are stored as the producer compressed them"
 NOT_REPLICATED = "partitions have one replica so far"
@@ -132,6 +133,7 @@ class TopicConfig(Configuration):
         at_least(1),
         "Records after which the log is forced to disk; 1 forces every write.",
         synonyms=(("log.flush.interval.messages", 1),),
+        no_effect=NOT_FLUSHED,
     )
     flush_ms: int = setting(
         "flush.ms",
@@ -140,6 +142,7 @@ class TopicConfig(Configuration):
         at_least(0),
         "Time after which written records are forced to disk.",
         synonyms=(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+        no_effect=NOT_FLUSHED,
     )
     follower_replication_throttled_replicas: list[str] = setting(
         "follower.replication.throttled.replicas",
@@ -287,7 +290,6 @@ class TopicConfig(Configuration):
         at_least(0),
         "Random part taken off segment.ms, so that segments do not all roll at once.",
         synonyms=(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
-        no_effect="segments roll without jitter so far",
     )
     segment_ms: int = setting(
         "segment.ms",

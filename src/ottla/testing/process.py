@@ -166,11 +166,12 @@ class BrokerProcess:
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
-        said = _read_until(process.stdout, READY, monotonic() + self.start_timeout)
+        said, ended = _read_until(process.stdout, READY, monotonic() + self.start_timeout)
         found = READY.search(said)
         if found is None:
-            status = process.poll()
-            what = "was not ready in time" if status is None else f"ended with status {status} before it was ready"
+            what = f"was not ready within {self.start_timeout} s"
+            if ended:
+                what = f"ended with status {process.wait(self.start_timeout)} before it was ready"
             raise BrokerFailed(f"broker {what}\n{said.decode(errors='replace')}{self.stderr}")
         self.addresses = [(host.strip("[]"), int(port)) for host, port in ADDRESS.findall(found[1].decode())]
         self._keep_ports()
@@ -184,8 +185,8 @@ class BrokerProcess:
             )
 
 
-def _read_until(pipe: IO[bytes], wanted: re.Pattern[bytes], deadline: float) -> bytes:
-    """What a pipe says until a whole line of it matches, it ends, or time is up."""
+def _read_until(pipe: IO[bytes], wanted: re.Pattern[bytes], deadline: float) -> tuple[bytes, bool]:
+    """What a pipe says until a whole line of it matches, it ends, or time is up; and whether it has ended."""
     said = b""
     while not (said.endswith(b"\n") and wanted.search(said)):
         readable, _, _ = select.select([pipe], [], [], max(0.0, deadline - monotonic()))
@@ -193,6 +194,6 @@ def _read_until(pipe: IO[bytes], wanted: re.Pattern[bytes], deadline: float) -> 
             break
         more = os.read(pipe.fileno(), 65536)
         if not more:
-            break
+            return said, True
         said += more
-    return said
+    return said, False
