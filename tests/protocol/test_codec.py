@@ -343,3 +343,13 @@ def test_neighbouring_fields_of_fixed_size_are_one_struct_call():
     text = source("FetchRequest", 4)
     assert "Uiqi(buf, p)" in text  # partition, fetch_offset, partition_max_bytes
     assert "Piqi(" in text
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 10, 127, 128, 5000])
+def test_arrays_of_numbers_of_any_length_survive(count):
+    numbers = [index * 7 - 3 for index in range(count)]
+    topic = MetadataResponse.Topic(partitions=[MetadataResponse.Partition(replica_nodes=numbers, error_code=1)])
+    for version in (0, 12):
+        wire = encode(MetadataResponse(topics=[topic]), version)
+        assert b"".join(number.to_bytes(4, "big", signed=True) for number in numbers) in wire
+        assert decode(MetadataResponse, version, wire).topics == [topic]

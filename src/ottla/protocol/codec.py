@@ -20,7 +20,7 @@ import struct
 from _codecs import utf_8_decode
 
 from ottla.protocol.errors import MalformedMessage, UnencodableValue, UnsupportedVersion
-from ottla.protocol.generate import DecoderWriter, EncoderWriter
+from ottla.protocol.generate import SHORT, DecoderWriter, EncoderWriter
 from ottla.protocol.model import Message, message_class
 
 TYPE_CHECKING = False
@@ -59,7 +59,7 @@ def decoder(message: "type[Message] | str", version: int) -> "Decoder[Any]":
     if found is None:
         cls = _class(message, version)
         writer = DecoderWriter(cls.SCHEMA, version)
-        found = _compile(writer.source(), "decode", cls, version, writer.packers)
+        found = _compile(writer, "decode", cls, version)
         _decoders[message, version] = found
     return found
 
@@ -74,7 +74,7 @@ def encoder(message: "type[Message] | str", version: int) -> "Encoder[Any]":
     if found is None:
         cls = _class(message, version)
         writer = EncoderWriter(cls.SCHEMA, version)
-        found = _compile(writer.source(), "encode", cls, version, writer.packers)
+        found = _compile(writer, "encode", cls, version)
         _encoders[message, version] = found
     return found
 
@@ -118,8 +118,9 @@ def _class(message: "type[Message] | str", version: int) -> type[Message]:
 
 
 def _compile(
-    text: str, function: str, cls: type[Message], version: int, packers: dict[str, struct.Struct]
+    writer: DecoderWriter | EncoderWriter, function: str, cls: type[Message], version: int
 ) -> "Callable[..., Any]":
+    text = writer.source()
     where = f"{cls.__qualname__} v{version}"
 
     def unencodable(message: Message, error: Exception) -> UnencodableValue:
@@ -147,10 +148,14 @@ def _compile(
     }
     for name in cls.SCHEMA.structs:
         namespace[f"C_{name}"] = getattr(cls, name)
-    for fmt, packer in packers.items():
+    for fmt, packer in writer.packers.items():
         name = fmt[1:].replace("?", "z")
         namespace[f"U{name}"] = packer.unpack_from
         namespace[f"P{name}"] = packer.pack
+    for fmt in writer.arrays:
+        packers = [struct.Struct(f">{count}{fmt}") for count in range(SHORT)]
+        namespace[f"Us_{fmt}"] = [packer.unpack_from for packer in packers]
+        namespace[f"Ps_{fmt}"] = [packer.pack for packer in packers]
     exec(compile(text, f"<{function} {where}>", "exec"), namespace)
     return namespace[function]  # type: ignore[return-value]
 

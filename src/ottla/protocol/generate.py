@@ -7,6 +7,7 @@ structs and arrays in line. In the generated code:
     buf, p, end   what is read, the position, and its end      out       what is written
     o0 o1 …       the object of each nesting depth             n, q, s   a length, the end of a value, its bytes
     U…, P…        unpack_from, pack of one run                 C_…       the class of a struct
+    Us_…, Ps_…    the same for arrays, by number of elements
 
 Bounds: a length is held against the bytes left before anything is made of it, for arrays divided by the least size of
 an element, so time and memory stay proportional to the bytes given. Reading past the end raises `struct.error` or
@@ -26,6 +27,7 @@ from ottla.protocol.schema import Field, Schema, Struct
 FORMATS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "float64": "d", "bool": "?", "uuid": "16s"}
 SIZES = {name: Packer(">" + fmt).size for name, fmt in FORMATS.items()}
 LONGEST_STRING = 32767
+SHORT = 9  # arrays of numbers with fewer elements (the replicas of a partition) have their packers ready
 
 
 class _Writer:
@@ -39,6 +41,7 @@ class _Writer:
         self.indent = 1
         self.run: list[tuple[str, str]] = []  # format character, and target or value
         self.packers: dict[str, Packer] = {}
+        self.arrays: set[str] = set()
         self.objects = 0
 
     def line(self, text: str) -> None:
@@ -50,6 +53,11 @@ class _Writer:
         if packer is None:
             packer = self.packers[fmt] = Packer(fmt)
         return prefix + fmt[1:].replace("?", "z"), packer.size
+
+    def short_arrays(self, prefix: str, fmt: str) -> str:
+        """The name of the packers of short arrays; there is no array of booleans, whose format is no name."""
+        self.arrays.add(fmt)
+        return f"{prefix}s_{fmt}"
 
     def next_object(self) -> str:
         self.objects += 1
@@ -201,7 +209,9 @@ class DecoderWriter(_Writer):
             self.line(f"{target} = [u for u, in iter_uuids(buf[p:q])]")
             self.line("p = q")
         elif field.type in FORMATS:
-            self.line(f"{target} = list(unpack_from(f'>{{n}}{FORMATS[field.type]}', buf, p))")
+            fmt = FORMATS[field.type]
+            short = self.short_arrays("U", fmt)
+            self.line(f"{target} = list({short}[n](buf, p) if n < {SHORT} else unpack_from(f'>{{n}}{fmt}', buf, p))")
             self.line(f"p += n * {least}")
         else:
             obj = self.next_object()
@@ -374,8 +384,12 @@ class EncoderWriter(_Writer):
             count = f"{0 if self.flexible else -1} if {elements} is None else {count}"
         self.length("V" if self.flexible else "i", count)
         if field.type in FORMATS and field.type != "uuid":
+            fmt = FORMATS[field.type]
+            short = self.short_arrays("P", fmt)
             self.line(f"if {elements}:")
-            self.line(f"    {self.out} += pack(f'>{{len({elements})}}{FORMATS[field.type]}', *{elements})")
+            self.line(f"    n = len({elements})")
+            packed = f"{short}[n](*{elements}) if n < {SHORT} else pack(f'>{{n}}{fmt}', *{elements})"
+            self.line(f"    {self.out} += {packed}")
             return
         obj = self.next_object()
         self.line(f"for {obj} in {elements}{' or ()' if nullable else ''}:")
