@@ -114,9 +114,10 @@ def schema_of(name: str) -> Schema:
         try:
             with open(path, encoding="utf-8") as file:
                 text = file.read()
-        except OSError:
-            raise UnknownMessage(f"no message {name}: {path} cannot be read") from None
-        _loaded.update((schema.name, schema) for schema in parse(text, path))
+        except FileNotFoundError:
+            raise UnknownMessage(f"no message {name}: there is no {path}") from None
+        for schema in parse(text, path):
+            _loaded.setdefault(schema.name, schema)
         if name not in _loaded:
             raise UnknownMessage(f"no message {name} in {path}")
         schema = _loaded[name]
