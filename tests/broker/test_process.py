@@ -2,6 +2,8 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -22,11 +24,15 @@ sys.exit(run(main))
 """
 
 
-def start(argument: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", SERVER, argument], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+@contextmanager
+def start(argument: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([sys.executable, "-c", SERVER, argument], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -34,7 +40,7 @@ def start(argument: str) -> subprocess.Popen[str]:
 def test_a_signal_asks_for_a_clean_stop_and_the_result_is_the_status(number: signal.Signals, status: int) -> None:
     with start(str(status)) as process:
         process.send_signal(number)
-        assert process.wait(30) == status
+        assert process.wait(10) == status
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -44,7 +50,7 @@ def test_a_second_signal_ends_a_stop_that_hangs(number: signal.Signals) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "stopping\n"
         process.send_signal(number)
-        assert process.wait(30) == 1
+        assert process.wait(10) == 1
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_goes() -> None:
