@@ -248,7 +248,7 @@ class Segment:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _header_at(self, position: int) -> BatchHeader | None:
-        if position + HEADER_SIZE > self.size:
+        if not 0 <= position <= self.size - HEADER_SIZE:
             return None
         data = os.pread(self.file.fd, HEADER_SIZE, position)
         return BatchHeader._make(HEADER.unpack(data)) if len(data) == HEADER_SIZE else None
