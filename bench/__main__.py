@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -49,7 +51,8 @@ def say(line: str) -> None:
 
 def main() -> int:
     chosen = options()
-    # Leave through the clean-up, whoever ends the run.
+    # Leave through the clean-up, whoever ends the run (a shell's background job starts with SIGINT ignored).
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     systems = [system for system in (Ottla(ROOT), Kafka(ROOT)) if chosen.only in (None, system.name)]
@@ -69,7 +72,8 @@ def main() -> int:
             touch_bytes=0 if chosen.quick or not workloads else 6 << 30,
         )
         generator = LoadGenerator(build, raw_only=all(isinstance(workload, SmallRequests) for workload in workloads))
-        with tempfile.TemporaryDirectory(prefix="run-", dir=build) as scratch:
+        remove_leftovers(build)
+        with tempfile.TemporaryDirectory(prefix=f"run-{os.getpid()}-", dir=build) as scratch:
             measured = rounds.Run(systems, plan, generator, Path(scratch), say).whole()
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
@@ -89,6 +93,13 @@ def main() -> int:
     if previous:
         say("\n" + report.comparison(result, previous))
     return 1 if result["failures"] else 0
+
+
+def remove_leftovers(build: Path) -> None:
+    """Data of runs that were killed before they could clean up."""
+    for directory in build.glob("run-*-*"):
+        if not Path("/proc", directory.name.split("-")[1]).exists():
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def write(result: report.Result, data: Path, pages: Path) -> None:
