@@ -2,6 +2,16 @@
 
 from ottla.broker.handlers import (  # noqa: F401
     api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_topic_partitions,
     fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
     produce,
 )

@@ -323,8 +323,8 @@ def read_request(frame: memoryview, version: int) -> FetchRequest:
             partitions, forgotten, position = _read_plain(frame, position, version)
     except (struct.error, IndexError):
         raise MalformedMessage(f"the request ends early, after {len(frame)} bytes") from None
-    if position != len(frame):
-        raise MalformedMessage(f"{len(frame) - position} bytes behind the request")
+    if position > len(frame):
+        raise MalformedMessage(f"the request ends early, after {len(frame)} bytes")
     return FetchRequest(
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, partitions, forgotten
     )

@@ -194,8 +194,6 @@ def _read_flexible(frame: memoryview, position: int, version: int) -> ProduceReq
         topics.append((topic, batches))
         position = position + 1 if not frame[position] else skip_tags(frame, position)
     position = position + 1 if not frame[position] else skip_tags(frame, position)
-    if position != end:
-        raise MalformedMessage(f"{end - position} bytes behind the request")
     return ProduceRequest(acks, timeout_ms, transactional_id, topics)
 
 
@@ -237,8 +235,6 @@ def _read_plain(frame: memoryview, position: int, version: int) -> ProduceReques
             batches.append((index, frame[position:after]))
             position = after
         topics.append((topic, batches))
-    if position != end:
-        raise MalformedMessage(f"{end - position} bytes behind the request")
     return ProduceRequest(acks, timeout_ms, transactional_id, topics)
 
 
