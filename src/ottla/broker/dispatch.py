@@ -10,6 +10,7 @@ two cannot differ. Two kinds:
   or another part; then it runs as a task, and the connection's later requests wait their turn.
 - `handles_frames`: gets the frame itself and returns ready bytes or a `Parked` request. Produce and Fetch only.
 
+Bytes behind a request are ignored, as Kafka does: librdkafka 2.16 sends three of them when it asks for all topics.
 A request that cannot be read (unknown api, unknown version, malformed body) closes its connection, as the client and
 the broker no longer agree on what the bytes mean; only ApiVersions has an answer for an unknown version. An exception
 out of a handler is a bug: it is logged with the request's header, and the client is told UNKNOWN_SERVER_ERROR if the
@@ -184,9 +185,7 @@ class Dispatcher:
 
             return framed(unsupported_version(), api_key, 0, correlation_id)
         try:
-            body, position = codec.decoder(route.name + "Request", version)(frame, position)
-            if position != len(frame):
-                raise MalformedMessage(f"{len(frame) - position} bytes behind the request")
+            body, _ = codec.decoder(route.name + "Request", version)(frame, position)
         except MalformedMessage as error:
             raise BadFrame(f"{route.name} v{version}: {error}") from None
         try:
