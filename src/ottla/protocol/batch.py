@@ -24,7 +24,7 @@ Nothing here looks behind the header except the CRC. Whatever the bytes, the onl
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from fastcrc import crc32 as _crc32
@@ -50,7 +50,7 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
-_crc32c = _crc32.iscsi
+crc32c: Callable[[Buffer], int] = _crc32.iscsi
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -149,8 +149,7 @@ def read_sound_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 def crc_of(buf: Buffer, pos: int, end: int) -> int:
     """CRC-32C that the batch in buf[pos:end] should carry."""
-    crc: int = _crc32c(memoryview(buf)[pos + CRC_START : end])
-    return crc
+    return crc32c(memoryview(buf)[pos + CRC_START : end])
 
 
 def check(buf: Buffer, pos: int = 0) -> BatchHeader:

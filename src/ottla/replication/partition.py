@@ -23,6 +23,7 @@ from ottla.config.topic import TopicConfig
 from ottla.protocol.batch import (
     CODEC_MASK,
     CONTROL,
+    CRC_START,
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -30,7 +31,7 @@ from ottla.protocol.batch import (
     TIMESTAMP_TYPE,
     TRANSACTIONAL,
     CorruptBatch,
-    crc_of,
+    crc32c,
     set_max_timestamp,
 )
 from ottla.protocol.compression import ZSTD
@@ -97,7 +98,7 @@ class Partition:
     def log_start_offset(self) -> int:
         return self.log.start_offset
 
-    def append(self, batch: memoryview | bytearray, now_ms: int, *, all_replicas: bool, zstd: bool) -> tuple[int, int]:
+    def append(self, batch: memoryview, now_ms: int, *, all_replicas: bool, zstd: bool) -> tuple[int, int]:
         """Write what a producer sent. Returns its first offset and its append time (-1: records keep their own)."""
         size = len(batch)
         config = self.config
@@ -125,7 +126,7 @@ class Partition:
             )
         if length != size - LENGTH_OVERHEAD or magic != MAGIC:
             raise self._misshapen(size, length, magic)
-        if crc != crc_of(batch, 0, size):
+        if crc != crc32c(batch[CRC_START:]):
             raise Refused(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC does not fit its bytes")
         if count <= 0 or last_delta != count - 1:
             raise Refused(ErrorCode.INVALID_RECORD, f"{count} records, last offset delta {last_delta}")
@@ -197,7 +198,7 @@ class Partition:
             return None
         return known if self.config.message_timestamp_type == "LogAppendTime" else (known[0], -1)
 
-    def _check_keys(self, batch: memoryview | bytearray) -> None:
+    def _check_keys(self, batch: memoryview) -> None:
         try:
             keyless = keys_missing(batch, DECOMPRESSED_LIMIT)
         except ProtocolError as error:

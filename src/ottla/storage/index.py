@@ -67,9 +67,12 @@ class SparseIndex:
             at = bisect_right(tail, target) - 1
             return self._tail[KEY][at], self._tail[VALUE][at]
         low, high = 0, self._in_file
+        if not high:
+            return None
+        entries, unpack, size = self._mapped(), self._entry.unpack_from, self._entry.size
         while low < high:
             middle = (low + high) // 2
-            if self._read(middle)[column] <= target:
+            if unpack(entries, middle * size)[column] <= target:
                 low = middle + 1
             else:
                 high = middle
@@ -113,10 +116,13 @@ class SparseIndex:
         if at >= self._in_file:
             at -= self._in_file
             return self._tail[KEY][at], self._tail[VALUE][at]
+        return self._entry.unpack_from(self._mapped(), at * self._entry.size)
+
+    def _mapped(self) -> mmap:
         if self._map is None:
             with self.path.open("rb") as file:
                 self._map = mmap(file.fileno(), self._in_file * self._entry.size, access=ACCESS_READ)
-        return self._entry.unpack_from(self._map, at * self._entry.size)
+        return self._map
 
     def _unmap(self) -> None:
         if self._map is not None:

@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 EPOCH_FILE = "leader-epoch-checkpoint"
 DECOMPRESSED_LIMIT = 512 * 1024 * 1024  # of one batch, when its records must be looked at
 
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF  # an index entry has 31 bits for it
+
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 
@@ -150,31 +152,24 @@ class Log:
         segment = self.active
         base = self.end_offset
         last = base + header[6]
-        if segment.size and self._is_full(segment, len(batch), last, timestamp):
+        config = self.config
+        if segment.size and (
+            segment.size + len(batch) > config.segment_bytes
+            or timestamp - segment.first_timestamp > config.segment_ms - self._jitter
+            or segment.index_bytes > config.segment_index_bytes
+            or last - segment.base_offset > MAX_RELATIVE_OFFSET
+        ):
             segment = self.roll()
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base)
         _OFFSET.pack_into(batch, 0, base)
         _EPOCH.pack_into(batch, 12, leader_epoch)
-        segment.append(batch, base, last, timestamp, self.config.index_interval_bytes)
+        segment.append(batch, base, last, timestamp, config.index_interval_bytes)
         self.end_offset = last + 1
         if header[9] >= 0 and not header[5] & CONTROL:
             first = header[11]
             self.producers.appended(header[9], header[10], first, (first + header[6]) & 0x7FFFFFFF, base, timestamp)
         return base
-
-    def _is_full(self, segment: Segment, size: int, last_offset: int, timestamp: int) -> bool:
-        config = self.config
-        return (
-            segment.size + size > config.segment_bytes
-            or (
-                segment.first_timestamp is not None
-                and timestamp - segment.first_timestamp > config.segment_ms - self._jitter
-            )
-            or segment.index.size + 8 > config.segment_index_bytes
-            or segment.time_index.size + 12 > config.segment_index_bytes
-            or last_offset - segment.base_offset > 0x7FFFFFFF
-        )
 
     def roll(self) -> Segment:
         """Begin a new segment at the end offset."""

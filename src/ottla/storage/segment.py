@@ -22,11 +22,13 @@ from ottla.storage.index import KEY, VALUE, OffsetIndex, TimeIndex
 LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX = ".log", ".index", ".timeindex", ".snapshot"
 
 SMALL_READ = 64 * 1024  # read at once; more is read as the client's socket drains
-SCAN_CHUNK = 16 * 1024
+SCAN_CHUNK = 64 * 1024
+SKIM_CHUNK = 8 * 1024  # about what lies between two index entries
 RECOVERY_CHUNK = 4 * 1024 * 1024
 HINTS = 256
 
 _HEAD = struct.Struct(">qi")  # base offset, length
+_SKIM = struct.Struct(">qi11xi")  # base offset, length, last offset delta
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -93,6 +95,7 @@ class Segment:
         "file",
         "first_timestamp",
         "index",
+        "index_bytes",
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
@@ -110,7 +113,8 @@ class Segment:
         self.next_offset = base_offset
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset  # last offset of the batch with that timestamp
-        self.first_timestamp: int | None = None  # of the first batch: what `segment.ms` counts from
+        self.first_timestamp = -1  # of the first batch: what `segment.ms` counts from
+        self.index_bytes = 0  # that the larger index will have with one more entry
         self._since_index = 0
         self._hints: dict[int, int] = {}  # offset -> position of the batch it begins, for those just written or read
 
@@ -177,7 +181,8 @@ class Segment:
 
     def _read_first_timestamp(self) -> None:
         first = self._header_at(0)
-        self.first_timestamp = first.max_timestamp if first else None
+        self.first_timestamp = first.max_timestamp if first else -1
+        self._measure_indexes()
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -227,6 +232,10 @@ class Segment:
         self.index.append(last_offset - self.base_offset, position)
         self._add_time_entry()
         self._since_index = 0
+        self._measure_indexes()
+
+    def _measure_indexes(self) -> None:
+        self.index_bytes = max(self.index.size + 8, self.time_index.size + 12)
 
     def _add_time_entry(self) -> None:
         if self.max_timestamp > self.time_index.last_key:
@@ -286,10 +295,27 @@ class Segment:
         if offset >= self.next_offset:
             return self.size
         entry = self.index.floor(KEY, offset - self.base_offset)
-        for position, header in self.batches(entry[VALUE] if entry else 0):
-            if header.last_offset >= offset:
+        for position, _, last_offset in self._skim(entry[VALUE] if entry else 0):
+            if last_offset >= offset:
                 return position
         return self.size
+
+    def _skim(self, position: int) -> Iterator[tuple[int, int, int]]:
+        """(position, end, last offset) of each batch from `position` on; reads no more of them than that takes."""
+        fd, size = self.file.fd, self.size
+        chunk, at = b"", 0
+        while position + HEADER_SIZE <= size:
+            if at + _SKIM.size > len(chunk):
+                chunk, at = os.pread(fd, SKIM_CHUNK, position), 0
+                if len(chunk) < _SKIM.size:
+                    return
+            base_offset, length, delta = _SKIM.unpack_from(chunk, at)
+            length += LENGTH_OVERHEAD
+            if length < HEADER_SIZE:
+                return
+            yield position, position + length, base_offset + delta
+            position += length
+            at += length
 
     def read(self, offset: int, limit: int, below: int, at_least_one: bool) -> tuple[bytes | FileSlice | None, int]:
         """Whole batches from the one with `offset` on, of offsets under `below`, within `limit` bytes.
@@ -319,8 +345,7 @@ class Segment:
                 self._hints[header.base_offset] = entry[VALUE]  # where this reader goes on
             return entry[VALUE]
         cut = start
-        for position, header in self.batches(start):
-            after = position + header.size
+        for position, after, _ in self._skim(start):
             if after > end and not (at_least_one and position == start):
                 break
             cut = after

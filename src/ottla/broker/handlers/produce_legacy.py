@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import wait_for
 from ottla.broker.handlers.produce import (
-    FORMAT_2,
     Produced,
-    ProduceRequest,
+    Topics,
     answer_nothing,
-    append,
     refuse_all,
+    refused,
     unknown,
     write_response,
 )
@@ -24,7 +23,7 @@ from ottla.net.connection import Connection, Parked, Reply
 from ottla.protocol.batch import CREATE_TIME, LOG_APPEND_TIME, CorruptBatch
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.legacy import upconvert
-from ottla.replication.partition import Partition
+from ottla.replication.partition import Partition, Refused
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -36,27 +35,23 @@ Converted = bytearray | Produced
 
 
 def produce_message_sets(
-    broker: Broker, connection: Connection, request: ProduceRequest, version: int, correlation_id: int
+    broker: Broker, connection: Connection, topics: Topics, acks: int, version: int, correlation_id: int
 ) -> Reply | Parked | None:
-    if request.acks < -1:
-        results = refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
+    if acks < -1:
+        results = refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}")
         return write_response(results, version, correlation_id)
     now_ms = int(time() * 1000)
-    work = [
-        (topic, index, _find(broker, topic, index), records)
-        for topic, sets in request.topics
-        for index, records in sets
-    ]
+    work = [(topic, index, _find(broker, topic, index), records) for topic, sets in topics for index, records in sets]
     if sum(len(records) for *_, records in work if records is not None) <= INLINE:
         converted = [_convert(partition, index, records, now_ms) for _, index, partition, records in work]
-        return _answer(request, converted, version, correlation_id, work, now_ms)
+        return _answer(acks, converted, version, correlation_id, work, now_ms)
     copies = [(index, partition, None if records is None else bytes(records)) for _, index, partition, records in work]
 
     async def convert_aside() -> Reply | None:
         converted = await broker.run_blocking(
             lambda: [_convert(partition, index, records, now_ms) for index, partition, records in copies]
         )
-        return _answer(request, converted, version, correlation_id, work, now_ms)
+        return _answer(acks, converted, version, correlation_id, work, now_ms)
 
     return wait_for(connection, convert_aside())
 
@@ -85,8 +80,16 @@ def _convert(
         return Produced(index, ErrorCode.INVALID_RECORD, message=str(error))
 
 
+def _append(partition: Partition, batch: bytearray, now_ms: int, acks: int) -> Produced:
+    try:
+        offset, append_time = partition.append(memoryview(batch), now_ms, all_replicas=acks == -1, zstd=False)
+    except Refused as refusal:
+        return refused(partition.index, refusal)
+    return Produced(partition.index, 0, offset, append_time, partition.log.start_offset)
+
+
 def _answer(
-    request: ProduceRequest,
+    acks: int,
     converted: list[Converted | None],
     version: int,
     correlation_id: int,
@@ -100,9 +103,9 @@ def _answer(
         elif isinstance(batch, Produced):
             answer = batch
         else:
-            answer = append(partition, batch, now_ms, request.acks, FORMAT_2)
+            answer = _append(partition, batch, now_ms, acks)
         results.setdefault(topic, []).append(answer)
-    if request.acks == 0:
+    if acks == 0:
         answer_nothing(list(results.items()))
         return None
     return write_response(list(results.items()), version, correlation_id)
