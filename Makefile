@@ -1,5 +1,5 @@
 # make up     set up, then run the platform: broker on localhost:9092, data in ./data; Ctrl-C stops it
-# make setup  virtual environment and packages; afterwards .venv/bin/ottla works
+# make setup  virtual environment and packages; afterwards .venv/bin/ottla works, and the examples run
 # make test   set up everything that tests need, then lint, types, layers and tests
 # make bench  ottla and Apache Kafka side by side
 # make clean  remove what was made (not ./data)
@@ -18,7 +18,7 @@ setup: $(VENV)/.runs
 	@:
 
 $(VENV)/.runs: $(PACKAGES) scripts/venv.sh
-	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) .
+	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) '.[examples]'
 	@touch $@
 
 $(VENV)/.develops: $(PACKAGES) scripts/venv.sh
