@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from ottla.protocol.batch import iter_batches
 from ottla.storage.errors import OffsetOutOfRange, StorageError
+from ottla.storage.file import FileSlice
 from ottla.storage.log import Log
-from ottla.storage.segment import SMALL_READ, FileSlice
+from ottla.storage.segment import SMALL_READ
 from support.scribe import NOW, Scribe, topic_config
 
 NewLog = Callable[..., Scribe]

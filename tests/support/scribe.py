@@ -6,8 +6,8 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.protocol.batch import HEADER, iter_batches
 from ottla.protocol.records import Record, build_batch, iter_records
+from ottla.storage.file import FileSlice
 from ottla.storage.log import Log
-from ottla.storage.segment import FileSlice
 
 NOW = 1_700_000_000_000
 

@@ -66,9 +66,21 @@ class SparseIndex:
         if tail and tail[0] <= target:
             at = bisect_right(tail, target) - 1
             return self._tail[KEY][at], self._tail[VALUE][at]
+        at = self._count_up_to(column, target)
+        return self._read(at - 1) if at else None
+
+    def ceiling(self, column: int, target: int) -> tuple[int, int] | None:
+        """The first entry whose KEY or VALUE is not below `target`."""
+        at = self._count_up_to(column, target - 1)
+        if at == self._in_file:
+            at += bisect_right(self._tail[column], target - 1)
+        return self._read(at) if at < len(self) else None
+
+    def _count_up_to(self, column: int, target: int) -> int:
+        """How many entries of the file are not above `target`."""
         low, high = 0, self._in_file
         if not high:
-            return None
+            return 0
         entries, unpack, size = self._mapped(), self._entry.unpack_from, self._entry.size
         while low < high:
             middle = (low + high) // 2
@@ -76,7 +88,7 @@ class SparseIndex:
                 low = middle + 1
             else:
                 high = middle
-        return self._read(low - 1) if low else None
+        return low
 
     def flush(self) -> None:
         """Write the tail to the file (which exists from then on)."""

@@ -31,8 +31,9 @@ from ottla.protocol.batch import CONTROL, BatchHeader
 from ottla.protocol.records import first_at_or_after, max_timestamp_record
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import OffsetOutOfRange
+from ottla.storage.file import FileSlice, Handles
 from ottla.storage.producers import CorruptSnapshot, ProducerStates
-from ottla.storage.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, FileSlice, Segment, file_name
+from ottla.storage.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment, file_name
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ _EPOCH = struct.Struct(">i")
 class Log:
     __slots__ = (
         "_bases",
+        "_handles",
         "_jitter",
         "active",
         "config",
@@ -61,7 +63,8 @@ class Log:
         "start_offset",
     )
 
-    def __init__(self, directory: Path, config: TopicConfig) -> None:
+    def __init__(self, directory: Path, config: TopicConfig, handles: Handles | None = None) -> None:
+        self._handles = handles or Handles()
         self.directory = directory
         self.config = config
         self.segments: list[Segment] = []
@@ -80,38 +83,52 @@ class Log:
     def create(self) -> None:
         """Begin an empty log in a new directory."""
         self.directory.mkdir(parents=True)
-        self._add(Segment(self.directory, 0))
+        self._begin_segment(0)
 
     def open(self, *, clean: bool, recovery_point: int = 0, start_offset: int = 0) -> None:
         """Take up the log as it lies on disk."""
-        for base in sorted(int(path.stem) for path in self.directory.glob("*" + LOG_SUFFIX)):
-            self._add(Segment(self.directory, base))
-        if not self.segments:
-            self._add(Segment(self.directory, start_offset))
+        sizes = {}
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(LOG_SUFFIX):
+                    sizes[int(entry.name.removesuffix(LOG_SUFFIX))] = entry.stat().st_size
+        bases = sorted(sizes)
         self.epochs.open()
         self.recovery_point = recovery_point
-        for at, segment in enumerate(list(self.segments)):
-            is_last = at == len(self.segments) - 1
-            following = None if is_last else self.segments[at + 1].base_offset
-            if clean or (following is not None and following <= recovery_point):
+        for base, following in zip(bases, [*bases[1:], None], strict=True):
+            segment = Segment(self.directory, base)
+            self._add(segment)
+            if following is not None and (clean or following <= recovery_point):
+                segment.take_up(following, sizes[base])
+            elif clean:
                 segment.open()
-                continue
-            lost = segment.recover(index_interval=self.config.index_interval_bytes)
-            if lost:
-                logger.warning(
-                    "%s: cut off %d bytes behind offset %d that were never acknowledged or are damaged",
-                    self.directory.name,
-                    lost,
-                    segment.next_offset,
-                )
-            if following is not None and segment.next_offset < following and lost:
-                self._drop_from(at + 1)
+            elif self._recover(segment) and following is not None:
+                self._drop_behind(bases)
                 break
+        if not bases:
+            self._begin_segment(start_offset)
         self.end_offset = self.active.next_offset
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self.start_offset = min(max(start_offset, self.segments[0].base_offset), self.end_offset)
         self.epochs.truncate_end(self.end_offset)
         self._load_producers()
+
+    def _recover(self, segment: Segment) -> bool:
+        """Check a segment that may be damaged; whether something was cut off."""
+        lost = segment.recover(index_interval=self.config.index_interval_bytes)
+        if lost:
+            logger.warning(
+                "%s: cut off %d bytes behind offset %d that were never acknowledged or are damaged",
+                self.directory.name,
+                lost,
+                segment.next_offset,
+            )
+        return lost > 0
+
+    def _begin_segment(self, base_offset: int) -> None:
+        segment = Segment(self.directory, base_offset)
+        segment.create(self.config.segment_bytes if self.config.preallocate else 0)
+        self._add(segment)
 
     def _add(self, segment: Segment) -> None:
         self.segments.append(segment)
@@ -120,18 +137,16 @@ class Log:
         jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
         self._jitter = random.randrange(jitter) if jitter > 0 else 0
 
-    def _drop_from(self, at: int) -> None:
-        for segment in self.segments[at:]:
-            logger.warning("%s: dropping segment %d behind a damaged one", self.directory.name, segment.base_offset)
-            segment.delete_files()
-        del self.segments[at:], self._bases[at:]
-        self.active = self.segments[-1]
+    def _drop_behind(self, bases: list[int]) -> None:
+        for base in bases[bases.index(self.active.base_offset) + 1 :]:
+            logger.warning("%s: dropping segment %d behind a damaged one", self.directory.name, base)
+            Segment(self.directory, base).delete_files()
 
     def close(self) -> None:
         """Put everything on disk, so that the next opening may believe it."""
         for segment in self.segments:
             if segment is self.active or segment.base_offset >= self.recovery_point:
-                segment.flush_indexes()
+                segment.seal()
                 segment.fsync()
         self._snapshot()
         self.recovery_point = self.end_offset
@@ -174,8 +189,8 @@ class Log:
     def roll(self) -> Segment:
         """Begin a new segment at the end offset."""
         old = self.active
-        old.flush_indexes()
-        self._add(Segment(self.directory, self.end_offset))
+        old.seal()
+        self._begin_segment(self.end_offset)
         self._snapshot()
         if self.on_roll is not None:
             self.on_roll(self, old)
@@ -192,6 +207,7 @@ class Log:
             return active.read(offset, limit, below, at_least_one)
         at = bisect_right(self._bases, offset) - 1
         while at < len(self.segments) - 1:
+            self._handles.use(self.segments[at])
             data, length = self.segments[at].read(offset, limit, below, at_least_one)
             if length:
                 return data, length
@@ -205,13 +221,17 @@ class Log:
         """Every batch from the one with `offset` on."""
         at = max(0, bisect_right(self._bases, offset) - 1)
         for segment in self.segments[at:]:
+            self._use(segment)
             for position, header in segment.batches(segment.position_of(offset)):
                 yield segment, position, header
 
     # -- looking up ----------------------------------------------------------------------------------------------
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record that is not older than `timestamp`."""
+    def batches_not_older(self, timestamp: int) -> Iterator[bytes]:
+        """The batches, in order, in which to look for the first record that is not older than `timestamp`.
+
+        Nearly always the first of them has it. Finding a batch is cheap, looking through its records may not be.
+        """
         for segment in list(self.segments):
             if segment.max_timestamp < timestamp:
                 continue
@@ -219,19 +239,47 @@ class Log:
             start = max(segment.base_offset + (entry[1] if entry else 0), self.start_offset)
             for position, header in segment.batches(segment.position_of(start)):
                 if header.max_timestamp >= timestamp and not header.is_control:
-                    found = first_at_or_after(segment.batch_at(position), timestamp, DECOMPRESSED_LIMIT)
-                    if found is not None and found[1] >= self.start_offset:
-                        return found
+                    yield segment.batch_at(position)
+
+    def batches_not_older(self, timestamp: int) -> Iterator[bytes]:
+        """The batches that may hold the first record not older than `timestamp`, the likeliest first."""
+        for segment in list(self.segments):
+            if segment.next_offset <= self.start_offset:
+                continue
+            self._use(segment)
+            for position, header in segment.batches_not_older(timestamp, self.start_offset):
+                if not header.is_control:
+                    yield segment.batch_at(position)
+
+    def newest_batch(self) -> bytes | None:
+        """The batch with the newest record by its timestamp."""
+        newest: Segment | None = None
+        for segment in self.segments:
+            self._use(segment)
+            segment.load()
+            if segment.size and segment.max_timestamp > (newest.max_timestamp if newest else -1):
+                newest = segment
+        if newest is None:
+            return None
+        self._use(newest)
+        return newest.batch_at(newest.position_of(newest.max_timestamp_offset))
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record that is not older than `timestamp`."""
+        for batch in self.batches_not_older(timestamp):
+            found = first_at_or_after(batch, timestamp, DECOMPRESSED_LIMIT, start_offset=self.start_offset)
+            if found is not None:
+                return found
         return None
 
     def max_timestamp_offset(self) -> tuple[int, int]:
         """(timestamp, offset) of the newest record by its timestamp; (-1, -1) when there is none."""
-        candidates = [segment for segment in self.segments if segment.size and segment.max_timestamp >= 0]
-        if not candidates:
-            return -1, -1
-        newest = max(candidates, key=lambda segment: segment.max_timestamp)
-        position = newest.position_of(newest.max_timestamp_offset)
-        return max_timestamp_record(newest.batch_at(position), DECOMPRESSED_LIMIT)
+        batch = self.newest_batch()
+        return (-1, -1) if batch is None else max_timestamp_record(batch, DECOMPRESSED_LIMIT)
+
+    def _use(self, segment: Segment) -> None:
+        if segment is not self.active:
+            self._handles.use(segment)
 
     def segment_base_offsets(self) -> list[int]:
         return list(self._bases)

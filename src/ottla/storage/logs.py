@@ -16,6 +16,7 @@ from ottla.config.topic import TopicConfig
 from ottla.storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, TopicPartition
 from ottla.storage.directory import DataDirectory
 from ottla.storage.errors import DirectoryInUse, ForeignDirectory, StorageError
+from ottla.storage.file import Handles
 from ottla.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ class Logs:
     def __init__(self, paths: list[Path], *, recovery_threads: int = 1) -> None:
         self.directories = [DataDirectory(path) for path in paths]
         self._recovery_threads = recovery_threads
+        self.handles = Handles()
         self._logs: dict[TopicPartition, tuple[DataDirectory, Log]] = {}
 
     # -- the directories -----------------------------------------------------------------------------------------
@@ -68,7 +70,7 @@ class Logs:
                         logger.warning("removing %s: it belongs to no topic of this cluster", path.name)
                         shutil.rmtree(directory.set_aside(path), ignore_errors=True)
                         continue
-                    log = Log(path, config)
+                    log = Log(path, config, self.handles)
                     self._logs[key] = (directory, log)
                     opening.append(
                         pool.submit(
@@ -94,7 +96,7 @@ class Logs:
         try:
             if path.exists():  # left behind by a creation that was cut short
                 shutil.rmtree(directory.set_aside(path), ignore_errors=True)
-            log = Log(path, config)
+            log = Log(path, config, self.handles)
             log.create()
             directory.write_topic_id(path, topic_id)
         except OSError as error:

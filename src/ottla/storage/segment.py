@@ -4,8 +4,10 @@
     00000000000000001041.index       offset -> position      (index.py)
     00000000000000001041.timeindex   timestamp -> offset
 
-Only the last segment of a log is written to. An append is one write to the page cache; if the disk refuses it, the
-file is cut back to where it was, so a segment never holds part of a batch that was refused.
+A sealed segment (all but the last) that was closed properly is taken up by its name and size alone; its indexes are
+looked at when somebody needs them. Only the last segment of a log is written to. An append is one write to the page
+cache; if the disk refuses it, the file is cut back to where it was, so a segment never holds part of a batch that was
+refused.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pathlib import Path
 
 from ottla.protocol.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader, crc_of
 from ottla.storage.errors import StorageError
+from ottla.storage.file import FileSlice, SegmentFile
 from ottla.storage.index import KEY, VALUE, OffsetIndex, TimeIndex
 
 LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX = ".log", ".index", ".timeindex", ".snapshot"
@@ -35,60 +38,10 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-class OpenFile:
-    """A file descriptor that stays open until the last reader is done with it."""
-
-    __slots__ = ("_retired", "_users", "fd")
-
-    def __init__(self, path: Path) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._users = 0
-        self._retired = False
-
-    def acquire(self) -> None:
-        self._users += 1
-
-    def release(self) -> None:
-        self._users -= 1
-        if self._retired and self._users == 0:
-            os.close(self.fd)
-
-    def retire(self) -> None:
-        """Close it, now or when the last reader is done."""
-        if not self._retired:
-            self._retired = True
-            if self._users == 0:
-                os.close(self.fd)
-
-
-class FileSlice:
-    """Bytes of a segment on their way to a client (net.connection.FilePart)."""
-
-    __slots__ = ("_file", "_left", "_position")
-
-    def __init__(self, file: OpenFile, position: int, length: int) -> None:
-        file.acquire()
-        self._file = file
-        self._position = position
-        self._left = length
-
-    def read(self, limit: int) -> bytes:
-        if not self._left:
-            return b""
-        data = os.pread(self._file.fd, min(limit, self._left), self._position)
-        if not data:
-            raise OSError(f"the segment ended {self._left} bytes early")
-        self._position += len(data)
-        self._left -= len(data)
-        return data
-
-    def close(self) -> None:
-        self._file.release()
-
-
 class Segment:
     __slots__ = (
         "_hints",
+        "_loaded",
         "_since_index",
         "base_offset",
         "directory",
@@ -106,7 +59,7 @@ class Segment:
     def __init__(self, directory: Path, base_offset: int) -> None:
         self.directory = directory
         self.base_offset = base_offset
-        self.file = OpenFile(directory / file_name(base_offset, LOG_SUFFIX))
+        self.file = SegmentFile(directory / file_name(base_offset, LOG_SUFFIX))
         self.index = OffsetIndex(directory / file_name(base_offset, INDEX_SUFFIX))
         self.time_index = TimeIndex(directory / file_name(base_offset, TIME_INDEX_SUFFIX))
         self.size = 0
@@ -115,13 +68,33 @@ class Segment:
         self.max_timestamp_offset = base_offset  # last offset of the batch with that timestamp
         self.first_timestamp = -1  # of the first batch: what `segment.ms` counts from
         self.index_bytes = 0  # that the larger index will have with one more entry
+        self._loaded = True
         self._since_index = 0
         self._hints: dict[int, int] = {}  # offset -> position of the batch it begins, for those just written or read
 
     # -- opening -------------------------------------------------------------------------------------------------
 
+    def create(self, preallocate: int = 0) -> None:
+        """Make the file, with `preallocate` bytes set aside for it."""
+        fd = self.file.fd
+        if preallocate:
+            os.posix_fallocate(fd, 0, preallocate)
+
+    def take_up(self, next_offset: int, size: int) -> None:
+        """A sealed segment that was closed properly; the rest is learnt on first need (`load`)."""
+        self.next_offset, self.size = next_offset, size
+        self._loaded = False
+
+    def load(self) -> None:
+        """Learn what the indexes of a segment that was taken up have to say."""
+        if not self._loaded:
+            next_offset = self.next_offset
+            self.open()
+            self.next_offset = max(next_offset, self.next_offset)
+
     def open(self) -> None:
         """Take up a segment that was closed properly: believe its indexes, look only behind their last entry."""
+        self._loaded = True
         self.size = os.fstat(self.file.fd).st_size
         self.index.open()
         self.time_index.open()
@@ -157,6 +130,7 @@ class Segment:
 
     def recover(self, *, check_crc: bool = True, index_interval: int = 4096) -> int:
         """Check every batch, cut the file behind the last good one, make the indexes anew. Returns the bytes cut."""
+        self._loaded = True
         self.index.clear()
         self.time_index.clear()
         self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
@@ -249,6 +223,17 @@ class Segment:
     def fsync(self) -> None:
         os.fsync(self.file.fd)
 
+    def seal(self) -> None:
+        """Nothing more is written here: complete the indexes, give back what was set aside."""
+        self.flush_indexes()
+        os.ftruncate(self.file.fd, self.size)
+
+    def let_go(self) -> None:
+        """Close the files until somebody needs them again."""
+        self.index.close()
+        self.time_index.close()
+        self.file.let_go()
+
     def close(self) -> None:
         self.index.close()
         self.time_index.close()
@@ -292,6 +277,7 @@ class Segment:
         position = self._hints.get(offset)
         if position is not None:
             return position
+        self.load()
         if offset >= self.next_offset:
             return self.size
         entry = self.index.floor(KEY, offset - self.base_offset)
@@ -352,6 +338,22 @@ class Segment:
             if after >= end:
                 break
         return cut
+
+    def batches_not_older(self, timestamp: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of the batches, of `offset` or later, whose newest record is not older than `timestamp`.
+
+        The first time entry that is new enough was made between two offset entries, and no batch before the first of
+        those is new enough: so however seldom timestamps rise, no more than one index interval is looked through.
+        """
+        self.load()
+        if self.max_timestamp < timestamp:
+            return
+        known = self.time_index.ceiling(KEY, timestamp)
+        entry = self.index.last() if known is None else self.index.floor(KEY, known[VALUE] - 1)
+        start = max(entry[VALUE] if entry else 0, self.position_of(offset) if offset > self.base_offset else 0)
+        for position, header in self.batches(start):
+            if header.max_timestamp >= timestamp:
+                yield position, header
 
     def batch_at(self, position: int) -> bytes:
         """The whole batch at `position`."""
