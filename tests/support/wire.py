@@ -72,15 +72,16 @@ class Wire:
 
     def produce(self, topic: str, records: list[Record], partition: int = 0, **batch: Any) -> int:
         """Write one batch; returns its first offset."""
+        return self.produce_batch(topic, build_batch(records, **batch), partition)
+
+    def produce_batch(self, topic: str, batch: bytes | bytearray, partition: int = 0) -> int:
         body = messages.ProduceRequest(
             acks=1,
             timeout_ms=10_000,
             topic_data=[
                 messages.ProduceRequest.Topic(
                     name=topic,
-                    partition_data=[
-                        messages.ProduceRequest.Partition(index=partition, records=build_batch(records, **batch))
-                    ],
+                    partition_data=[messages.ProduceRequest.Partition(index=partition, records=batch)],
                 )
             ],
         )

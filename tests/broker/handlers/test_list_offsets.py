@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol import messages
+from ottla.protocol.batch import seal
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.records import Record
+from ottla.protocol.records import Record, build_batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 
@@ -149,6 +150,37 @@ def test_by_time_across_segments_and_a_restart(served, wire):
     expected = [0, 3, 5, 5, 59, 97, -1]
     assert lookup(wire) == expected
     assert lookup(served.restart().wire()) == expected
+
+
+def test_a_large_batch_is_looked_through_to_its_very_record(wire):
+    wire.create("t")
+    wire.produce("t", records(*range(1000, 6000)))
+    wire.produce("t", records(*range(6000, 11000)), codec=3)
+    assert brief(ask(wire, 7, ("t", 0, 5555))) == [(0, 5555, 4555)]
+    assert brief(ask(wire, 7, ("t", 0, 9999))) == [(0, 9999, 8999)]
+    assert brief(ask(wire, 7, ("t", 0, MAX_TIMESTAMP))) == [(0, 10999, 9999)]
+
+
+def test_records_before_the_start_of_the_log_are_not_found(served, filled):
+    async def cut():
+        served.broker.partition("t", 0).log.start_offset = 1
+
+    served.run(cut())
+    assert brief(ask(filled, 7, ("t", 0, 0))) == [(0, 1010, 1)]
+    assert brief(ask(filled, 7, ("t", 0, EARLIEST))) == [(0, -1, 1)]
+
+
+@pytest.mark.parametrize("timestamp", [0, MAX_TIMESTAMP])
+def test_a_batch_that_cannot_be_unpacked_is_an_error_of_its_partition_alone(wire, timestamp):
+    wire.create("bad")
+    wire.create("good")
+    wire.produce("good", records(5))
+    batch = build_batch(records(1, 2, 3))
+    batch[22] |= 1  # says gzip, and is not
+    seal(batch, 0, len(batch))
+    wire.produce_batch("bad", batch)
+    found = ask(wire, 7, ("bad", 0, timestamp), ("good", 0, timestamp))
+    assert brief(found) == [(ErrorCode.CORRUPT_MESSAGE, -1, -1), (0, 5, 0)]
 
 
 def test_version_0_lists_segment_starts_and_the_end_newest_first(served, wire):

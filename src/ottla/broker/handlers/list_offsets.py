@@ -10,7 +10,7 @@ The offset of a partition at a time, or at one of these instead of a time:
     -6 earliest pending   none                                        v11+, KIP-1023
 
 By time: the first record (not batch, not segment) that is not older, with its own timestamp; -1 and -1 if there is none
-that the client may read. These lookups read the disk and may decompress a batch, so they run in a thread.
+that the client may read. A batch that is large or compressed is looked through in a thread.
 
 - v0: up to `max_num_offsets` starts of segments and the end of the log, newest first. A time means segments that were
   last written at or before it. Only -1 and -2 exist.
@@ -22,18 +22,23 @@ that the client may read. These lookups read the disk and may decompress a batch
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.dispatch import Request, handles
 from ottla.broker.led import led_partition
 from ottla.protocol import messages
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.batch import read_header
+from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.records import first_at_or_after, max_timestamp_record
 from ottla.replication.partition import Partition
-from ottla.storage.log import Log
+from ottla.storage.errors import StorageError
+from ottla.storage.log import DECOMPRESSED_LIMIT
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -41,11 +46,16 @@ if TYPE_CHECKING:
     Asked = messages.ListOffsetsRequest.Partition
     Answer = messages.ListOffsetsResponse.Partition
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 SPECIAL_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 
 CONSUMER = -1  # as replica id
 READ_COMMITTED = 1
+SMALL_BATCH = 16_384  # bytes that may be looked through on the event loop
 
 
 @handles("ListOffsets", 0, 11)
@@ -121,37 +131,55 @@ async def _look_up(
     response: messages.ListOffsetsResponse,
 ) -> messages.ListOffsetsResponse:
     for partition, asked, answer in lookups:
-        log = partition.log
-        if asked.timestamp == MAX_TIMESTAMP:
-            found = await _in_thread(broker, log, log.max_timestamp_offset)
+        await asyncio.sleep(0)  # others get their turn between two lookups
+        try:
+            found = await _find(broker, partition, asked.timestamp)
+        except ProtocolError as error:  # a batch whose CRC is right and whose records are not
+            log.warning("%s-%d: %s", partition.topic, partition.index, error)
+            answer.error_code = ErrorCode.CORRUPT_MESSAGE
+        except (StorageError, OSError) as error:
+            log.error("%s-%d: %s", partition.topic, partition.index, error)
+            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         else:
-            found = await _in_thread(broker, log, partial(log.offset_for_timestamp, asked.timestamp))
-        if found is not None and 0 <= found[1] < _readable_end(partition, body):
-            answer.timestamp, answer.offset = found
-            answer.leader_epoch = log.epochs.epoch_at(answer.offset)
+            if isinstance(found, ErrorCode):
+                answer.error_code = found
+            elif found is not None and 0 <= found[1] < _readable_end(partition, body):
+                answer.timestamp, answer.offset = found
+                answer.leader_epoch = partition.log.epochs.epoch_at(answer.offset)
     return response
 
 
-async def _in_thread(broker: Broker, log: Log, lookup: Callable[[], tuple[int, int] | None]) -> tuple[int, int] | None:
-    """Run the lookup with the log's files held open: the topic may be deleted meanwhile."""
-    files = [segment.file for segment in log.segments]
-    for file in files:
-        file.acquire()
-    try:
-        return await broker.run_blocking(lookup)
-    finally:
-        for file in files:
-            file.release()
+async def _find(broker: Broker, partition: Partition, timestamp: int) -> tuple[int, int] | ErrorCode | None:
+    """(timestamp, offset) of the record. The batch is found here, as the log changes under no thread's feet."""
+
+    async def look(through: Callable[..., T], batch: bytes, *arguments: int) -> T:
+        if len(batch) <= SMALL_BATCH and not read_header(batch).codec:
+            return through(batch, *arguments, DECOMPRESSED_LIMIT)
+        return await broker.run_blocking(through, batch, *arguments, DECOMPRESSED_LIMIT)
+
+    if broker.partition(partition.topic, partition.index) is not partition:  # deleted since the request began
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    partition_log = partition.log
+    if timestamp == MAX_TIMESTAMP:
+        newest = partition_log.newest_batch()
+        return None if newest is None else await look(max_timestamp_record, newest)
+    start = partition_log.start_offset
+    for batch in partition_log.batches_not_older(timestamp):
+        found = await look(partial(first_at_or_after, start_offset=start), batch, timestamp)
+        if found is not None:
+            return found
+        if broker.partition(partition.topic, partition.index) is not partition:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return None
 
 
 def _old_style(partition: Partition, asked: Asked, replica_id: int, now_ms: int) -> Answer:
-    log = partition.log
+    start, segments = partition.log_start_offset, partition.log.segments
     points = [  # (offset, when it was last written to)
-        (max(segment.base_offset, log.start_offset), int(os.fstat(segment.file.fd).st_mtime * 1000))
-        for segment in log.segments
+        (max(segment.base_offset, start), int(os.fstat(segment.file.fd).st_mtime * 1000)) for segment in segments
     ]
-    if log.segments[-1].size:
-        points.append((log.end_offset, now_ms))
+    if segments[-1].size:
+        points.append((partition.end_offset, now_ms))
     if asked.timestamp == EARLIEST:
         points = points[:1]
     elif asked.timestamp != LATEST:
