@@ -228,20 +228,6 @@ class Log:
     # -- looking up ----------------------------------------------------------------------------------------------
 
     def batches_not_older(self, timestamp: int) -> Iterator[bytes]:
-        """The batches, in order, in which to look for the first record that is not older than `timestamp`.
-
-        Nearly always the first of them has it. Finding a batch is cheap, looking through its records may not be.
-        """
-        for segment in list(self.segments):
-            if segment.max_timestamp < timestamp:
-                continue
-            entry = segment.time_index.floor(0, timestamp - 1)
-            start = max(segment.base_offset + (entry[1] if entry else 0), self.start_offset)
-            for position, header in segment.batches(segment.position_of(start)):
-                if header.max_timestamp >= timestamp and not header.is_control:
-                    yield segment.batch_at(position)
-
-    def batches_not_older(self, timestamp: int) -> Iterator[bytes]:
         """The batches that may hold the first record not older than `timestamp`, the likeliest first."""
         for segment in list(self.segments):
             if segment.next_offset <= self.start_offset:
