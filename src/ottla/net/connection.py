@@ -174,10 +174,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._processing = True
         view, start, end, out = self._view, self._start, self._end, self._out
+        handle, largest = self._handle, self.listener.limits.request_max_bytes
         try:
             while end - start >= 4:
                 size = _SIZE.unpack_from(view, start)[0]
-                if size < SMALLEST_FRAME or size > self.listener.limits.request_max_bytes:
+                if size < SMALLEST_FRAME or size > largest:
                     raise BadFrame(f"frame of {size} bytes")
                 frame = start + 4
                 start_of_next = frame + size
@@ -185,18 +186,18 @@ class Connection(asyncio.BufferedProtocol):
                     self._start = start
                     self._expect(4 + size)
                     break
-                reply = self._handle(self, view, frame, start_of_next)
+                reply = handle(self, view, frame, start_of_next)
                 self._start = start = start_of_next
                 if self._reserved:
                     self._release()
+                if isinstance(reply, (bytes, bytearray)):
+                    out.append(reply)
+                    continue
                 if reply is None:
                     continue
                 if isinstance(reply, Parked):
                     self._parked = reply
                     break
-                if isinstance(reply, (bytes, bytearray)):
-                    out.append(reply)
-                    continue
                 self._queue(reply)
                 if self._files:
                     break
