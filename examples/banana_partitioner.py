@@ -47,7 +47,7 @@ def murmur2(data: bytes) -> int:
 
 
 def create_topic(servers: str) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 5})  # 5: no chatter
     try:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
     except KafkaException as problem:

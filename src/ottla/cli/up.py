@@ -24,7 +24,9 @@ def command(overrides: tuple[str, ...], log_format: str, log_level: str) -> int:
   data     {properties["log.dirs"]}
   stop     Ctrl-C
 
-Once it is ready, in another terminal (kcat is a package of Debian's; README.md has the same in Python):
+Once it is ready, in another terminal, from ottla's repository:
+  .venv/bin/python examples/quickstart.py --bootstrap {address}
+or with kcat, which is a package of Debian's:
   echo hello | kcat -b {address} -t greetings -P
   kcat -b {address} -t greetings -C -o beginning
 """
