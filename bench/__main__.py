@@ -69,7 +69,6 @@ def main() -> int:
             repeats=chosen.repeats,
             scale=0.02 if chosen.quick else 1.0,
             settle=0.2 if chosen.quick else 1.0,
-            touch_bytes=0 if chosen.quick or not workloads else 6 << 30,
         )
         generator = LoadGenerator(build, raw_only=all(isinstance(workload, SmallRequests) for workload in workloads))
         remove_leftovers(build)

@@ -1,10 +1,9 @@
 """The order of a run.
 
-1. Memory of the machine is touched once through the page cache: a virtual machine's first touch of a page is slow, and
-   would be charged to whoever writes first.
-2. Start: fresh brokers, one at a time, one discarded start and then `repeats`.
-3. Both systems up at once, one of them under load at a time. A discarded round (it warms the JVM), then `repeats`
-   rounds; within a round the systems alternate workload by workload, and who goes first alternates between rounds.
+1. Start: fresh brokers, one at a time, one discarded start and then `repeats`.
+2. Both systems up at once, one of them under load at a time. A discarded round (it warms the JVM), then `repeats`
+   rounds; within a round the systems alternate workload by workload (a consume stays with its produce), and who goes
+   first alternates between rounds. Before each run all brokers have come to rest, after it its topics are deleted.
 
 A workload that fails on a system is noted and not tried again there; the run goes on.
 """
@@ -34,7 +33,6 @@ class Plan:
     repeats: int
     scale: float  # 1 for a full run, less for smaller sizes and shorter times
     settle: float  # seconds of quiet before memory is read
-    touch_bytes: int
 
 
 @dataclass(slots=True)
@@ -53,12 +51,26 @@ class Measured:
             self.values[figure.key][system.name].append(values[figure.key])
 
 
-def touch_page_cache(path: Path, size: int) -> None:
-    block = bytes(1 << 20)
-    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
-        for _ in range(size >> 20):
-            file.write(block)
-    path.unlink(missing_ok=True)
+def stretches(workloads: Sequence[Workload]) -> list[list[Workload]]:
+    """Workloads that read a topic go together with the one before them that wrote it."""
+    groups: list[list[Workload]] = []
+    for workload in workloads:
+        if groups and workload.source is not None and workload.source in [member.name for member in groups[-1]]:
+            groups[-1].append(workload)
+        else:
+            groups.append([workload])
+    return groups
+
+
+def wait_for_calm(brokers: Sequence[Broker], *, share: float = 0.1, pause: float = 0.05, patience: float = 3.0) -> None:
+    """Returns when the brokers together use less than `share` of a core: a JVM compiles on after its load has ended."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        used, began = sum(broker.cpu_seconds() for broker in brokers if broker.is_running()), time.monotonic()
+        time.sleep(pause)
+        used = sum(broker.cpu_seconds() for broker in brokers if broker.is_running()) - used
+        if used < share * (time.monotonic() - began):
+            return
 
 
 @dataclass(slots=True)
@@ -71,9 +83,6 @@ class Run:
     measured: Measured = field(default_factory=Measured)
 
     def whole(self) -> Measured:
-        if self.plan.touch_bytes:
-            self.say("touching memory")
-            touch_page_cache(self.scratch / "touch", self.plan.touch_bytes)
         if self.plan.with_start:
             self._starts()
         if self.plan.workloads:
@@ -97,21 +106,20 @@ class Run:
                 brokers.append(Broker(system, self.scratch / system.name))
                 stack.callback(brokers[-1].stop)
             for index in range(self.plan.repeats + 1):
-                for position, workload in enumerate(self.plan.workloads):
+                for stretch in stretches(self.plan.workloads):
                     for broker in brokers if index % 2 else brokers[::-1]:
-                        pair = (workload.name, broker.system.name)
-                        if pair not in failed:
-                            with self._noting(" on ".join(pair), partial(failed.add, pair)):
-                                self._load(index, workload, broker)
-                    following = self.plan.workloads[position + 1 :][:1]
-                    if not following or following[0].source != workload.name:
-                        for broker in brokers:
-                            with self._noting(f"deleting topics on {broker.system.name}", broker.topics.clear):
-                                broker.delete_topics()
+                        for workload in stretch:
+                            pair = (workload.name, broker.system.name)
+                            if pair not in failed:
+                                wait_for_calm(brokers)
+                                with self._noting(" on ".join(pair), partial(failed.add, pair)):
+                                    self._load(index, workload, broker)
+                        with self._noting(f"deleting topics on {broker.system.name}", broker.topics.clear):
+                            broker.delete_topics()
             self._finish(brokers)
 
     def _load(self, index: int, workload: Workload, broker: Broker) -> None:
-        values = workload.run(Scene(broker, self.generator, self.plan.scale, f"r{index}"))
+        values = workload.run(Scene(broker, self.generator, self.scratch, self.plan.scale, f"r{index}"))
         self._keep(index, workload.name, workload.figures(), broker.system, values)
         if index:
             self.measured.others.append(values["others"])

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from bench import machine
 from bench.loadgen import LoadGenerator
 from bench.process import BenchError, Broker, System
 
 Values = Mapping[str, float]
-TICKS_PER_SECOND = 100  # USER_HZ: the unit of /proc/stat
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,13 @@ class Scene:
 
     broker: Broker
     generator: LoadGenerator
+    scratch: Path
     scale: float  # 1 for a full run
     tag: str  # makes topic names of different runs differ
+
+    def warm_memory(self, size: int) -> None:
+        """For `size` bytes of records, with room for what surrounds them."""
+        machine.touch_page_cache(self.scratch, size * 5 // 4)
 
 
 class Workload(Protocol):
@@ -54,13 +59,6 @@ class Workload(Protocol):
     def run(self, scene: Scene) -> Values: ...
 
 
-def machine_busy_seconds() -> float:
-    """Processor seconds that the whole machine has spent, idle and waiting for disks left out."""
-    fields = [int(field) for field in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]]
-    user, nice, system, _idle, _iowait, irq, softirq, steal = fields
-    return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
-
-
 @dataclass(slots=True)
 class Load:
     """What the generator printed, and what the run cost."""
@@ -71,10 +69,10 @@ class Load:
 
 
 def measure(scene: Scene, mode: str, **options: object) -> Load:
-    cpu, busy, began = scene.broker.cpu_seconds(), machine_busy_seconds(), time.monotonic()
+    cpu, busy, began = scene.broker.cpu_seconds(), machine.busy_seconds(), time.monotonic()
     printed = scene.generator.run(mode, scene.broker.port, **options)
     cpu = scene.broker.cpu_seconds() - cpu
-    others = machine_busy_seconds() - busy - cpu - printed["cpu_seconds"]
+    others = machine.busy_seconds() - busy - cpu - printed["cpu_seconds"]
     return Load(printed, cpu, max(0.0, others / (time.monotonic() - began)))
 
 
@@ -114,6 +112,7 @@ class Produce:
     def run(self, scene: Scene) -> Values:
         count, topic = max(1000, int(self.count * scene.scale)), self.topic(scene)
         scene.broker.create_topic(topic, self.partitions)
+        scene.warm_memory(count * self.size)
         load = measure(
             scene, "produce", topic=topic, partitions=self.partitions, size=self.size, acks=self.acks, count=count
         )
@@ -135,10 +134,11 @@ def check_records(broker: Broker, topic: str, expected: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Consume:
-    """Reads what `produced` wrote, from the start; writes it first when that did not just run."""
+    """Reads what `produced` wrote, from the start, several times; writes it first when that did not just run."""
 
     name: str
     produced: Produce
+    passes: int = 3
 
     @property
     def source(self) -> str:
@@ -157,12 +157,14 @@ class Consume:
             self.produced.run(scene)
         with scene.broker.admin() as admin:
             count = admin.records(topic, partitions)
-        load = measure(scene, "consume", topic=topic, partitions=partitions, size=size, count=count)
+        options = {"topic": topic, "partitions": partitions, "size": size, "count": count}
+        loads = [measure(scene, "consume", **options) for _ in range(self.passes)]
+        total = count * self.passes
         return {
-            f"{self.name}.rate": _rate(size, count, load.printed["consume_seconds"]),
-            f"{self.name}.cpu": load.cpu / (count * size / 1e9),
-            "traffic": count * size,
-            "others": load.others,
+            f"{self.name}.rate": _rate(size, total, sum(load.printed["consume_seconds"] for load in loads)),
+            f"{self.name}.cpu": sum(load.cpu for load in loads) / (total * size / 1e9),
+            "traffic": total * size,
+            "others": sum(load.others for load in loads) / self.passes,
         }
 
 
@@ -186,6 +188,7 @@ class Both:
     def run(self, scene: Scene) -> Values:
         count, topic = max(1000, int(self.count * scene.scale)), f"{self.name}-{scene.tag}"
         scene.broker.create_topic(topic, 1)
+        scene.warm_memory(count * self.size)
         load = measure(scene, "both", topic=topic, size=self.size, acks=self.acks, count=count)
         seconds = max(load.printed["produce_seconds"], load.printed["consume_seconds"])
         return {
@@ -297,17 +300,19 @@ IDLE_CPU = Figure("idle.cpu", "cpu", "idle, after the load", "% of a core", "low
 
 
 def standard() -> list[Workload]:
-    """The workloads of a full run, in their order: a consume follows the produce whose topic it reads."""
-    small = Produce("produce-100b-1p", 100, 1, 1, 10_000_000)
-    large = Produce("produce-1k-1p", 1024, -1, 1, 1_500_000)
+    """The workloads of a full run, in their order: a consume follows the produce whose topic it reads.
+
+    A topic stays under 1 GB: as much free memory a host that takes it back was seen to leave in place."""
+    small = Produce("produce-100b-1p", 100, 1, 1, 7_000_000)
+    large = Produce("produce-1k-1p", 1024, -1, 1, 800_000)
     return [
         small,
         Consume("consume-100b", small),
-        Produce("produce-100b-6p", 100, 1, 6, 5_000_000),
+        Produce("produce-100b-6p", 100, 1, 6, 7_000_000),
         large,
         Consume("consume-1k", large),
-        Produce("produce-1k-6p", 1024, -1, 6, 1_000_000),
-        Both("both-1k", 1024, -1, 1_000_000),
+        Produce("produce-1k-6p", 1024, -1, 6, 800_000),
+        Both("both-1k", 1024, -1, 800_000),
         EndToEnd("e2e-500", 500, 8),
         EndToEnd("e2e-5000", 5000, 5),
         SmallRequests("small-produce-16x1", "produce", 16, 1, 3),

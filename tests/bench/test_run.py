@@ -8,8 +8,8 @@ import pytest
 from bench.loadgen import LoadGenerator, has_rdkafka
 from bench.ottla import Ottla
 from bench.process import BenchError, Broker
-from bench.rounds import Plan, Run
-from bench.workloads import Consume, EndToEnd, Produce, SmallRequests
+from bench.rounds import Plan, Run, stretches
+from bench.workloads import Consume, EndToEnd, Produce, SmallRequests, standard
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,14 +77,32 @@ def test_a_broker_is_stopped_with_its_data(tmp_path):
 
 def test_a_small_run_measures_every_figure_once_per_kept_round(generator, tmp_path):
     workloads = [SmallRequests("produce", "produce", 4, 2, 0.3), SmallRequests("fetch", "fetch", 4, 1, 0.3)]
-    plan = Plan(workloads, with_start=True, repeats=2, scale=1, settle=0, touch_bytes=1 << 20)
+    plan = Plan(workloads, with_start=False, repeats=2, scale=1, settle=0)
     lines: list[str] = []
     measured = Run([Ottla(ROOT)], plan, generator, tmp_path, lines.append).whole()
     assert measured.failures == []
     once = ("memory.final", "idle.cpu")
     counts = {figure.key: len(measured.values[figure.key]["ottla"]) for figure in measured.figures}
     assert counts == {key: 1 if key in once else 2 for key in counts}
-    assert {"start.seconds", "start.partitions", "produce.rate", "produce.cpu", "fetch.rate", *once} <= set(counts)
+    assert {"produce.rate", "produce.cpu", "produce.p99", "fetch.rate", *once} <= set(counts)
+    assert len(lines) == 3 * 2  # two workloads in the discarded round and in two kept ones
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_consume_stays_with_the_produce_whose_topic_it_reads():
+    groups = [[workload.name for workload in group] for group in stretches(standard())]
+    assert ["produce-1k-1p", "consume-1k"] in groups
+    assert sum(len(group) for group in groups) == len(standard())
+    alone = standard()[1]
+    assert stretches([alone]) == [[alone]]
+
+
+def test_starts_are_measured_on_fresh_brokers(generator, tmp_path):
+    plan = Plan([], with_start=True, repeats=1, scale=1, settle=0)
+    measured = Run([Ottla(ROOT)], plan, generator, tmp_path, lambda _: None).whole()
+    assert measured.failures == []
+    assert set(measured.values) == {"start.seconds", "start.partitions", "start.idle"}
+    assert 0 < measured.values["start.seconds"]["ottla"][0] < 30
     assert list(tmp_path.iterdir()) == []
 
 
@@ -92,7 +110,7 @@ def test_a_small_run_measures_every_figure_once_per_kept_round(generator, tmp_pa
 def test_bulk_workloads_give_their_figures(tmp_path):
     produce = Produce("produce", 100, 1, 2, 20_000)
     workloads = [produce, Consume("consume", produce), EndToEnd("latency", 200, 0.5)]
-    plan = Plan(workloads, with_start=False, repeats=1, scale=1, settle=0, touch_bytes=0)
+    plan = Plan(workloads, with_start=False, repeats=1, scale=1, settle=0)
     measured = Run([Ottla(ROOT)], plan, LoadGenerator(tmp_path), tmp_path / "run", lambda _: None).whole()
     assert measured.failures == []
     for key in ("produce.rate", "produce.cpu", "consume.rate", "consume.cpu", "latency.p50", "latency.p999"):
@@ -102,7 +120,7 @@ def test_bulk_workloads_give_their_figures(tmp_path):
 
 def test_a_workload_that_fails_is_noted_and_the_run_goes_on(generator, tmp_path):
     bulk, small = Produce("bulk", 100, 1, 1, 1000), SmallRequests("small", "produce", 2, 1, 0.3)
-    plan = Plan([bulk, small], with_start=False, repeats=1, scale=1, settle=0, touch_bytes=0)
+    plan = Plan([bulk, small], with_start=False, repeats=1, scale=1, settle=0)
     measured = Run([Ottla(ROOT)], plan, generator, tmp_path, lambda _: None).whole()
     (failure,) = measured.failures  # this generator was built without librdkafka
     assert failure.startswith("bulk on ottla: produce: loadgen: mode produce needs librdkafka")
