@@ -131,7 +131,7 @@ class Controller:
     # -- topics
 
     async def create_topics(self, asked: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicResult]:
-        """One result per entry; the good ones are made even if others are refused."""
+        """One result per name; the good ones are made even if others are refused."""
         async with self._lock:
             results = self._plan(asked)
             topics = [result.image for result in results if result.image is not None]

@@ -9,10 +9,10 @@ every broker has a rack, the ring takes one broker of each rack in turn:
 
     racks {0,1,2} and {3,4,5}   ring 0 3 1 4 2 5   a partition led by 4 has its first follower on 2
 
-The first round of leaders goes by distance alone (6 brokers, 3 replicas, start 4: 4,5,0 then 5,0,1). Later rounds
-prefer the followers with the fewest replicas so far, so that an unfinished last round comes out even (10 partitions of
-3 replicas on 6 brokers are 5 on each), and look one broker further each time, so that a leader does not always have the
-same followers.
+The first round of leaders goes by distance alone (6 brokers, 3 replicas, start 4: 4,5,0 then 5,0,1). Later rounds look
+one broker further each time, so that a leader does not always have the same followers. A last round that is not full is
+evened out by moving followers (10 partitions of 3 replicas on 6 brokers are 5 on each); with racks, which bind the
+choice, later rounds prefer the followers with the fewest replicas instead.
 """
 
 from __future__ import annotations
@@ -39,19 +39,39 @@ def place(partitions: int, replicas: int, brokers: Mapping[int, str | None], sta
     load = dict.fromkeys(ring, 0)
     placed = []
     for index in range(partitions):
-        if index % size == 0:  # a round of leaders begins; they count from its start, or its first followers pile up
-            for turn in range(index, min(index + size, partitions)):
-                load[ring[(start + turn) % size]] += 1
         here = (start + index) % size
         others = ring[here + 1 :] + ring[:here]
         if index >= size:
             shift = index // size % len(others)
-            others = sorted(others[shift:] + others[:shift], key=load.__getitem__)  # stable: ties go by distance
-        followers = _followers(ring[here], others, replicas - 1, racks)
-        for follower in followers:
-            load[follower] += 1
-        placed.append([ring[here], *followers])
+            others = others[shift:] + others[:shift]
+            if racks:
+                others.sort(key=load.__getitem__)  # stable: ties go by distance
+        placed.append([ring[here], *_followers(ring[here], others, replicas - 1, racks)])
+        for broker in placed[-1]:
+            load[broker] += 1
+    if not racks and partitions > size and partitions % size:
+        _even_out(placed[-(partitions % size) :], ring)
     return placed
+
+
+def _even_out(placed: list[list[int]], brokers: list[int]) -> None:
+    """Move followers from the fullest broker to the emptiest until no two differ by more than one.
+
+    There is always one to move: of two brokers, the fuller one by two or more also follows in a partition of which the
+    other has no replica, since leaders are spread evenly.
+    """
+    load = dict.fromkeys(brokers, 0)
+    for replicas in placed:
+        for broker in replicas:
+            load[broker] += 1
+    while True:
+        emptiest, fullest = min(brokers, key=load.__getitem__), max(brokers, key=load.__getitem__)
+        if load[fullest] - load[emptiest] <= 1:
+            return
+        movable = next(replicas for replicas in placed if fullest in replicas[1:] and emptiest not in replicas)
+        movable[movable.index(fullest)] = emptiest
+        load[fullest] -= 1
+        load[emptiest] += 1
 
 
 def _ring(brokers: Mapping[int, str | None]) -> tuple[list[int], dict[int, str]]:

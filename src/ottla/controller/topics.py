@@ -66,15 +66,17 @@ def plan_creation(
     new_id: Callable[[], bytes],
     pick_start: Callable[[int], int],
 ) -> list[TopicResult]:
-    """One result per entry. `pick_start(n)` chooses the first leader's position on a ring of n brokers."""
+    """One result per name. `pick_start(n)` chooses the first leader's position on a ring of n brokers."""
     total = sum(_partition_count(new, config) for new in asked)
     if total > MAX_PARTITIONS_PER_REQUEST:
         message = f"{total} partitions in one request; at most {MAX_PARTITIONS_PER_REQUEST} are allowed"
-        return [TopicResult(new.name, ErrorCode.POLICY_VIOLATION, message) for new in asked]
+        return [
+            TopicResult(name, ErrorCode.POLICY_VIOLATION, message) for name in dict.fromkeys(new.name for new in asked)
+        ]
     times = Counter(new.name for new in asked)
     planned: dict[str, str] = {}  # collision key -> name
     results = []
-    for new in asked:
+    for new in {new.name: new for new in asked}.values():
         try:
             if times[new.name] > 1:
                 raise _Refused(ErrorCode.INVALID_REQUEST, f"topic {new.name!r} is named {times[new.name]} times")

@@ -128,6 +128,12 @@ def test_ids_are_refused_before_version_12(wire, version):
     assert (topic.error_code, topic.topic_id) == (ErrorCode.INVALID_REQUEST, id)
 
 
+@pytest.mark.parametrize("version", [12, 13])
+def test_an_entry_with_neither_name_nor_id_is_refused(wire, version):
+    (topic,) = ask(wire, version, ids=[ZERO]).topics
+    assert topic.error_code == ErrorCode.INVALID_REQUEST
+
+
 def test_operations_are_told_only_to_who_asks(wire):
     wire.create("t")
     quiet = ask(wire, 8, ["t"])

@@ -76,7 +76,6 @@ def test_each_bad_entry_has_its_own_error_and_the_good_ones_are_made(served, wir
         ("t4", "INVALID_CONFIG"),
         ("t5", "INVALID_REPLICA_ASSIGNMENT"),
         ("twice", "INVALID_REQUEST"),
-        ("twice", "INVALID_REQUEST"),
     ]
     assert names(served) == ["good", "there"]
     for topic in results[1:]:

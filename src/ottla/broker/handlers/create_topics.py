@@ -36,7 +36,7 @@ async def create_topics(
         results = work.result()
     else:
         late = ErrorCode.REQUEST_TIMED_OUT
-        results = [TopicResult(new.name, late, late.message) for new in asked]
+        results = [TopicResult(name, late, late.message) for name in dict.fromkeys(new.name for new in asked)]
     return messages.CreateTopicsResponse(topics=[_topic(broker, result, request, body) for result in results])
 
 

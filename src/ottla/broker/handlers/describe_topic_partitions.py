@@ -33,7 +33,10 @@ def describe_topic_partitions(
     names = {topic.name for topic in body.topics} or set(image.topics)
     if cursor is not None and (cursor.partition_index < 0 or (body.topics and cursor.topic_name not in names)):
         return messages.DescribeTopicPartitionsResponse(
-            topics=[_failed(ErrorCode.INVALID_REQUEST, topic.name) for topic in body.topics]
+            topics=[
+                messages.DescribeTopicPartitionsResponse.Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+                for topic in body.topics
+            ]
         )
     reached = {node.id for node in reachable(broker, request)}
     room = max(1, min(body.response_partition_limit, broker.config.max_request_partition_size_limit))

@@ -176,7 +176,7 @@ async def _find(broker: Broker, partition: Partition, timestamp: int) -> tuple[i
 def _old_style(partition: Partition, asked: Asked, replica_id: int, now_ms: int) -> Answer:
     start, segments = partition.log_start_offset, partition.log.segments
     points = [  # (offset, when it was last written to)
-        (max(segment.base_offset, start), int(os.fstat(segment.file.fd).st_mtime * 1000)) for segment in segments
+        (max(segment.base_offset, start), int(os.stat(segment.file.path).st_mtime * 1000)) for segment in segments
     ]
     if segments[-1].size:
         points.append((partition.end_offset, now_ms))

@@ -10,8 +10,8 @@ The brokers that the client can reach, and topics with the leaders of their part
 - v1: rack, controller, internal flag. v2: cluster id. v5: offline replicas. v7: leader epochs.
 - v6: a leader that lacks the listener is LISTENER_NOT_FOUND, before LEADER_NOT_AVAILABLE.
 - v8: operations that the client may do, on topics, and until v10 on the cluster (then DescribeCluster's, KIP-700).
-- v10: topic ids in replies. v12: topics are found by id; in v10 and v11 an id or a null name is INVALID_REQUEST. If any
-  entry has an id, entries without one are passed over, as Kafka does.
+- v10: topic ids in replies. v12: topics are found by id; in v10 and v11 an id or a null name is INVALID_REQUEST, later
+  an entry with neither. If any entry has an id, entries without one are passed over, as Kafka does.
 - v13: an error for the whole reply (KIP-1102), which this broker has no use for.
 """
 
@@ -58,7 +58,7 @@ def _topics(
     image, asked = broker.image, body.topics
     if asked is None or (version == 0 and not asked):
         return [_known(topic, image, version, reached) for topic in image.topics.values()]
-    if version < 12 and any(topic.name is None or topic.topic_id != ZERO_ID for topic in asked):
+    if any(_is_invalid(topic.name, topic.topic_id, version) for topic in asked):
         return [_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
     ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_ID)
     if ids:
@@ -74,6 +74,10 @@ def _topics(
         _failed(errors[name], name) if name in errors else _known(image.topics[name], image, version, reached)
         for name in names
     ]
+
+
+def _is_invalid(name: str | None, id: bytes, version: int) -> bool:
+    return name is None and id == ZERO_ID if version >= 12 else name is None or id != ZERO_ID
 
 
 def _create(broker: Broker, missing: list[str], allowed: bool) -> dict[str, ErrorCode]:
