@@ -190,11 +190,11 @@ class Dispatcher:
             raise BadFrame(f"{route.name} v{version}: {error}") from None
         try:
             reply = route.handler(self._broker, request, body)
+            if asyncio.iscoroutine(reply):
+                return wait_for(connection, self._finish(request, route, reply))
+            return framed(reply, api_key, version, correlation_id)
         except Exception:
             return self._bug(request, route)
-        if asyncio.iscoroutine(reply):
-            return wait_for(connection, self._finish(request, route, reply))
-        return framed(reply, api_key, version, correlation_id)
 
     async def _finish(self, request: Request, route: Route, work: Coroutine[Any, Any, Any]) -> Reply:
         try:

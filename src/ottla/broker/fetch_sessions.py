@@ -79,8 +79,9 @@ class Session:
     def put_last(self, served: list[FetchPartition]) -> None:
         """Who got records waits behind the others next time, so that a byte limit starves nobody."""
         for one in served:
-            del self.partitions[one.topic, one.index]
-            self.partitions[one.topic, one.index] = one
+            # One that is no longer here was forgotten by a later request, while this one waited.
+            if self.partitions.pop((one.topic, one.index), None) is not None:
+                self.partitions[one.topic, one.index] = one
 
 
 class SessionError(Exception):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ottla.protocol.errors import MalformedMessage
 
+LONGEST_TEXT = 32768  # the longest text that the protocol has, plus 1, as it stands before the text
+
 _SMALL = [bytes((number,)) for number in range(128)]
 
 

@@ -1,7 +1,8 @@
 """A partition on the broker that leads it: checks what producers send, and wakes those who wait for records.
 
 A batch is opaque. Its 61-byte header and its CRC are looked at, its records only where the topic asks for it (a
-compacted topic takes no record without a key). What is refused, and how (A2 INT-028, notes of KIP-467):
+compacted topic takes no record without a key). If there are many, `append` leaves that to its caller: it raises
+NotLookedThrough, and is called again after `check_keys`. What is refused, and how (A2 INT-028, notes of KIP-467):
 
     not format 2, more or less than one batch, impossible counts, control      INVALID_RECORD
     wrong length or CRC                                                        CORRUPT_MESSAGE
@@ -34,14 +35,16 @@ from ottla.protocol.batch import (
     crc32c,
     set_max_timestamp,
 )
-from ottla.protocol.compression import ZSTD
+from ottla.protocol.compression import ZSTD, DecompressionTooLarge
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.records import keys_missing
 from ottla.storage.errors import StorageError
-from ottla.storage.log import DECOMPRESSED_LIMIT, Log
+from ottla.storage.log import Log
 from ottla.storage.producers import InvalidProducerEpoch, OutOfOrderSequence
 
 MAX_LONG = (1 << 63) - 1
+SMALL_BATCH, SMALL_PAYLOAD = 64 * 1024, 256 * 1024  # looked through on the spot: as sent, and unpacked
+PAYLOAD_LIMIT = 128 * 1024 * 1024  # that a batch may unpack to where its records must be looked at
 
 
 class Refused(Exception):
@@ -52,6 +55,10 @@ class Refused(Exception):
         self.code = code
         self.message = message
         self.records = records
+
+
+class NotLookedThrough(Exception):
+    """The records must be looked at, and that would take too long here."""
 
 
 class Waiter(Protocol):
@@ -98,7 +105,9 @@ class Partition:
     def log_start_offset(self) -> int:
         return self.log.start_offset
 
-    def append(self, batch: memoryview, now_ms: int, *, all_replicas: bool, zstd: bool) -> tuple[int, int]:
+    def append(
+        self, batch: memoryview, now_ms: int, *, all_replicas: bool, zstd: bool, keys_checked: bool = False
+    ) -> tuple[int, int]:
         """Write what a producer sent. Returns its first offset and its append time (-1: records keep their own)."""
         size = len(batch)
         config = self.config
@@ -147,8 +156,8 @@ class Partition:
             raise Refused(
                 ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes; segment.bytes is {config.segment_bytes}"
             )
-        if "compact" in config.cleanup_policy:
-            self._check_keys(batch)
+        if "compact" in config.cleanup_policy and not keys_checked:
+            self._check_few_keys(batch)
         append_time = -1
         if config.message_timestamp_type == "CreateTime":
             self._check_timestamps(base_timestamp, timestamp, now_ms)
@@ -157,7 +166,7 @@ class Partition:
             set_max_timestamp(batch, 0, now_ms)
         try:
             base_offset = self.log.append(batch, self.leader_epoch, header, timestamp)
-        except StorageError as error:
+        except (StorageError, OSError) as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.high_watermark = self.last_stable_offset = self.log.end_offset
         if self.waiters:
@@ -198,10 +207,24 @@ class Partition:
             return None
         return known if self.config.message_timestamp_type == "LogAppendTime" else (known[0], -1)
 
-    def _check_keys(self, batch: memoryview) -> None:
+    def _check_few_keys(self, batch: memoryview) -> None:
+        if len(batch) > SMALL_BATCH:
+            raise NotLookedThrough
         try:
-            keyless = keys_missing(batch, DECOMPRESSED_LIMIT)
+            self.check_keys(batch, SMALL_PAYLOAD)
+        except DecompressionTooLarge:
+            raise NotLookedThrough from None
+
+    def check_keys(self, batch: memoryview, limit: int = PAYLOAD_LIMIT) -> None:
+        """Refuse a batch that has a record without a key. May run in any thread.
+
+        DecompressionTooLarge when it unpacks to more than a smaller `limit` than the one that holds for all.
+        """
+        try:
+            keyless = keys_missing(batch, limit)
         except ProtocolError as error:
+            if isinstance(error, DecompressionTooLarge) and limit < PAYLOAD_LIMIT:
+                raise
             code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.INVALID_RECORD
             raise Refused(code, str(error)) from None
         if keyless is not None:

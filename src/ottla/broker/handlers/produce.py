@@ -8,7 +8,10 @@ and a failure closes the connection, since the client would not learn of it othe
   v10 leader hints (tagged, only in a cluster); v11-12 transactions (KIP-890); v13 topic ids instead of names.
 
 The frame is read by hand, in two steps: first all of it (so that a malformed one changes nothing), then partition by
-partition.
+partition. The reader takes what the schema's takes, and also text that is not UTF-8: such a name is that of no topic.
+
+A compacted topic takes only records with keys. A batch with too many records to look through on the spot is looked
+through in a thread, while the connection waits.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ import struct
 from time import time
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ottla.broker.dispatch import handles_frames
-from ottla.broker.wire import read_unsigned, skip_tags, unsigned
+from ottla.broker.dispatch import handles_frames, wait_for
+from ottla.broker.wire import LONGEST_TEXT, read_unsigned, skip_tags, unsigned
 from ottla.controller.names import is_internal, why_illegal
 from ottla.net.connection import BadFrame, Connection, Parked, Reply
 from ottla.protocol.errors import ErrorCode, MalformedMessage
-from ottla.replication.partition import Refused
+from ottla.replication.partition import NotLookedThrough, Partition, Refused
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -78,10 +81,11 @@ def produce(
     results = []
     for topic, batches in topics:
         partitions = known.get(topic)
-        answers = []
+        answers: list[Produced] = []
+        results.append((topic, answers))
         for index, records in batches:
             if partitions is None or not 0 <= index < len(partitions) or partitions[index].is_internal:
-                answers.append(unknown(topic, index, version))
+                answers.append(unknown(topic, index, version, partitions))
             elif records is None:
                 answers.append(Produced(index, ErrorCode.INVALID_RECORD, message="no records"))
             else:
@@ -92,11 +96,12 @@ def produce(
                 except Refused as refusal:
                     answers.append(refused(index, refusal))
                     continue
+                except NotLookedThrough:
+                    return _go_on_aside(broker, connection, topics, results, acks, now_ms, version, correlation_id)
                 log_start = partitions[index].log.start_offset
                 if acks and version >= FLEXIBLE and len(topics) == 1 and len(batches) == 1:
                     return write_single(topic, index, offset, append_time, log_start, version, correlation_id)
                 answers.append(Produced(index, 0, offset, append_time, log_start))
-        results.append((topic, answers))
     if acks == 0:
         answer_nothing(results)
         return None
@@ -107,11 +112,74 @@ def refused(index: int, refusal: Refused) -> Produced:
     return Produced(index, refusal.code, -1, -1, -1, refusal.message, refusal.records)
 
 
-def unknown(topic: bytes, index: int, version: int) -> Produced:
+def _go_on_aside(
+    broker: Broker,
+    connection: Connection,
+    topics: Topics,
+    results: list[tuple[bytes, list[Produced]]],
+    acks: int,
+    now_ms: int,
+    version: int,
+    correlation_id: int,
+) -> Parked:
+    """Take up a request from the batch on that must be looked through in a thread."""
+    work = [
+        (topic, [(index, None if records is None else bytearray(records)) for index, records in batches])
+        for topic, batches in topics
+    ]
+
+    async def go_on() -> Reply | None:
+        for at, (topic, batches) in enumerate(work):
+            if at == len(results):
+                results.append((topic, []))
+            answers = results[at][1]
+            for index, records in batches[len(answers) :]:
+                answers.append(await _append_aside(broker, topic, index, records, acks, now_ms, version))
+        if acks == 0:
+            answer_nothing(results)
+            return None
+        return write_response(results, version, correlation_id)
+
+    return wait_for(connection, go_on())
+
+
+async def _append_aside(
+    broker: Broker, topic: bytes, index: int, records: bytearray | None, acks: int, now_ms: int, version: int
+) -> Produced:
+    keys_checked = False
+    while True:
+        # Looked up again after each wait: the topic may be gone, and its files with it.
+        partitions = (broker.replicas.by_id if version >= TOPIC_IDS else broker.replicas.by_name).get(topic)
+        if partitions is None or not 0 <= index < len(partitions) or partitions[index].is_internal:
+            return unknown(topic, index, version, partitions)
+        if records is None:
+            return Produced(index, ErrorCode.INVALID_RECORD, message="no records")
+        partition, batch = partitions[index], memoryview(records)
+        try:
+            offset, append_time = partition.append(
+                batch, now_ms, all_replicas=acks == -1, zstd=version >= ZSTD, keys_checked=keys_checked
+            )
+        except NotLookedThrough:
+            pass
+        except Refused as refusal:
+            return refused(index, refusal)
+        else:
+            return Produced(index, 0, offset, append_time, partition.log.start_offset)
+        try:
+            await broker.run_blocking(partition.check_keys, batch)
+        except Refused as refusal:
+            return refused(index, refusal)
+        keys_checked = True
+
+
+def unknown(topic: bytes, index: int, version: int, partitions: list[Partition] | None) -> Produced:
     """Why there is nothing to write to: no such partition, or one that only the broker itself writes to."""
-    if version >= TOPIC_IDS:
+    if version < TOPIC_IDS:
+        name = topic.decode(errors="replace")
+    elif partitions is None:
         return Produced(index, ErrorCode.UNKNOWN_TOPIC_ID, message="no topic has this id")
-    name = topic.decode(errors="replace")
+    else:
+        name = partitions[0].topic
     if is_internal(name):
         return Produced(index, ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"only the broker writes to {name}")
     illegal = why_illegal(name)
@@ -129,8 +197,7 @@ def answer_nothing(results: list[tuple[bytes, list[Produced]]]) -> None:
     for topic, answers in results:
         for answer in answers:
             if answer.code:
-                name = topic.decode(errors="replace")
-                raise BadFrame(f"acks=0, and {name}-{answer.partition} refused it: {answer.message}")
+                raise BadFrame(f"acks=0, and partition {answer.partition} of {topic[:250]!r} refused: {answer.message}")
 
 
 # -- the bytes ---------------------------------------------------------------------------------------------------
@@ -156,6 +223,8 @@ def _read_flexible(frame: memoryview, position: int, version: int) -> ProduceReq
     position += 1
     if length:
         length, position = read_unsigned(frame, position - 1)
+        if length > LONGEST_TEXT:
+            raise MalformedMessage(f"transactional id of {length - 1} bytes")
         transactional_id = bytes(frame[position : position + length - 1])
         position += length - 1
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
@@ -171,8 +240,8 @@ def _read_flexible(frame: memoryview, position: int, version: int) -> ProduceReq
             position += 1
             if length > 127:
                 length, position = read_unsigned(frame, position - 1)
-            if not length:
-                raise MalformedMessage("topic name is null")
+            if not 0 < length <= LONGEST_TEXT:
+                raise MalformedMessage(f"topic name of {length - 1} bytes")
             after = position + length - 1
         if after > end:
             raise MalformedMessage(f"topic name of {length - 1} bytes, {end - position} are left")

@@ -1,7 +1,8 @@
 """Produce versions 0-2: message sets of format 0 and 1 become one batch of format 2 before they are written (A1 S-26).
 
-Converting looks at every message, so a large set is converted in a thread while the connection waits. Old clients write
-with acks as they like: any positive number means the leader alone, as it did when it could mean "that many replicas".
+Converting looks at every message, so sets that are large, or become large when unpacked, are converted in a thread
+while the connection waits. Old clients write with acks as they like: any positive number means the leader alone, as it
+did when it could mean "that many replicas".
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ from ottla.broker.handlers.produce import (
 )
 from ottla.net.connection import Connection, Parked, Reply
 from ottla.protocol.batch import CREATE_TIME, LOG_APPEND_TIME, CorruptBatch
+from ottla.protocol.compression import DecompressionTooLarge, UnsupportedCodec
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.legacy import upconvert
-from ottla.replication.partition import Partition, Refused
+from ottla.replication.partition import NotLookedThrough, Partition, Refused
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-INLINE = 32 * 1024  # bytes that are converted on the spot
+INLINE, INLINE_UNPACKED = 32 * 1024, 128 * 1024  # bytes of a request, and of a set in it, converted on the spot
 EXPANSION = 64  # a set may unpack to that many times max.message.bytes, and no further
 
-Converted = bytearray | Produced
+# topic, index, its partition, its message set
+Work = tuple[bytes, int, "Partition | None", "memoryview | bytes | None"]
+Converted = bytearray | Produced | None
 
 
 def produce_message_sets(
@@ -41,17 +45,26 @@ def produce_message_sets(
         results = refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}")
         return write_response(results, version, correlation_id)
     now_ms = int(time() * 1000)
-    work = [(topic, index, _find(broker, topic, index), records) for topic, sets in topics for index, records in sets]
+    work: list[Work] = [
+        (topic, index, _find(broker, topic, index), records) for topic, sets in topics for index, records in sets
+    ]
     if sum(len(records) for *_, records in work if records is not None) <= INLINE:
-        converted = [_convert(partition, index, records, now_ms) for _, index, partition, records in work]
-        return _answer(acks, converted, version, correlation_id, work, now_ms)
-    copies = [(index, partition, None if records is None else bytes(records)) for _, index, partition, records in work]
+        try:
+            converted = [_convert(one, now_ms, INLINE_UNPACKED) for one in work]
+        except NotLookedThrough:
+            pass
+        else:
+            return _answer(work, converted, acks, now_ms, version, correlation_id)
+    copies: list[Work] = [
+        (topic, index, partition, None if records is None else bytes(records))
+        for topic, index, partition, records in work
+    ]
 
     async def convert_aside() -> Reply | None:
-        converted = await broker.run_blocking(
-            lambda: [_convert(partition, index, records, now_ms) for index, partition, records in copies]
-        )
-        return _answer(acks, converted, version, correlation_id, work, now_ms)
+        converted = await broker.run_blocking(lambda: [_convert(one, now_ms) for one in copies])
+        # Looked up again after the wait: a topic may be gone, and its files with it.
+        found: list[Work] = [(topic, index, _find(broker, topic, index), None) for topic, index, _, _ in copies]
+        return _answer(found, converted, acks, now_ms, version, correlation_id)
 
     return wait_for(connection, convert_aside())
 
@@ -61,45 +74,54 @@ def _find(broker: Broker, topic: bytes, index: int) -> Partition | None:
     return partitions[index] if 0 <= index < len(partitions) and not partitions[index].is_internal else None
 
 
-def _convert(
-    partition: Partition | None, index: int, records: memoryview | bytes | None, now_ms: int
-) -> Converted | None:
+def _convert(work: Work, now_ms: int, most: int | None = None) -> Converted:
+    """The batch to write, or why there is none. NotLookedThrough when the set unpacks to more than `most`."""
+    _, index, partition, message_set = work
     if partition is None:
         return None
-    append_time = partition.config.message_timestamp_type == "LogAppendTime"
+    config = partition.config
+    limit = config.max_message_bytes * EXPANSION
     try:
-        return upconvert(
-            records or b"",
-            timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME,
+        batch = upconvert(
+            message_set or b"",
+            timestamp_type=LOG_APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else CREATE_TIME,
             now_ms=now_ms,
-            limit=partition.config.max_message_bytes * EXPANSION,
+            limit=limit if most is None else min(limit, most),
         )
+        if "compact" in config.cleanup_policy:
+            partition.check_keys(memoryview(batch))
+    except DecompressionTooLarge as error:
+        if most is not None and most < limit:
+            raise NotLookedThrough from None
+        return Produced(index, ErrorCode.MESSAGE_TOO_LARGE, message=str(error))
+    except UnsupportedCodec as error:
+        return Produced(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=str(error))
     except CorruptBatch as error:
         return Produced(index, ErrorCode.CORRUPT_MESSAGE, message=str(error))
     except ProtocolError as error:
         return Produced(index, ErrorCode.INVALID_RECORD, message=str(error))
+    except Refused as refusal:
+        return refused(index, refusal)
+    return batch
 
 
 def _append(partition: Partition, batch: bytearray, now_ms: int, acks: int) -> Produced:
     try:
-        offset, append_time = partition.append(memoryview(batch), now_ms, all_replicas=acks == -1, zstd=False)
+        offset, append_time = partition.append(
+            memoryview(batch), now_ms, all_replicas=acks == -1, zstd=False, keys_checked=True
+        )
     except Refused as refusal:
         return refused(partition.index, refusal)
     return Produced(partition.index, 0, offset, append_time, partition.log.start_offset)
 
 
 def _answer(
-    acks: int,
-    converted: list[Converted | None],
-    version: int,
-    correlation_id: int,
-    work: list[tuple[bytes, int, Partition | None, memoryview | None]],
-    now_ms: int,
+    work: list[Work], converted: list[Converted], acks: int, now_ms: int, version: int, correlation_id: int
 ) -> Reply | None:
     results: dict[bytes, list[Produced]] = {}
     for (topic, index, partition, _), batch in zip(work, converted, strict=True):
         if partition is None or batch is None:
-            answer = unknown(topic, index, version)
+            answer = unknown(topic, index, version, None)
         elif isinstance(batch, Produced):
             answer = batch
         else:
