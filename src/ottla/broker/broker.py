@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from ottla.broker import handlers  # noqa: F401  every handler registers itself
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.fetch_sessions import FetchPartition, FetchSessions
+from ottla.broker.fetch_sessions import FetchSessions
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.controller.controller import Change, Controller
@@ -177,13 +177,6 @@ class Broker:
 
     async def run_blocking(self, function: Callable[..., T], *arguments: object) -> T:
         return await self.loop.run_in_executor(self._threads, function, *arguments)
-
-    def first_batch_for(self, wanted: FetchPartition) -> bytes | None:
-        """The batch with the offset that is wanted, whatever its size."""
-        found = self.replicas.by_name.get(wanted.topic, [])[wanted.index : wanted.index + 1]
-        for segment, position, _ in found[0].log.batches(wanted.offset) if found else ():
-            return segment.batch_at(position)
-        return None
 
     # -- logs ----------------------------------------------------------------------------------------------------
 

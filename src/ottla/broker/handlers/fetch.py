@@ -11,28 +11,33 @@ they are.
   watermark.
 - Consumers see records up to the high watermark, with read_committed up to the last stable offset. Asking between
   those and the end of the log gives an empty answer, not an error (A2 INT-036).
+- The frame is read by hand. The reader takes what the schema's takes, and also text that is not UTF-8 (the name of no
+  topic); it does not look into tagged fields other than the replica's number.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.dispatch import handles_frames
 from ottla.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchPartition, Session, SessionError
-from ottla.broker.wire import read_unsigned, skip_tags, unsigned
+from ottla.broker.wire import LONGEST_TEXT, read_unsigned, skip_tags, unsigned
 from ottla.net.connection import Connection, Parked, Reply
 from ottla.protocol.errors import ErrorCode, MalformedMessage
 from ottla.replication.partition import Partition
 from ottla.storage.errors import OffsetOutOfRange
-from ottla.storage.segment import FileSlice
+from ottla.storage.file import FileSlice
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 FORMAT_2, SESSIONS, LEADER_EPOCHS, ZSTD, RACK, FLEXIBLE, TOPIC_IDS, REPLICA_STATE_TAGGED = 4, 7, 9, 10, 11, 12, 13, 15
 READ_COMMITTED = 1
+
+log = logging.getLogger(__name__)
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
@@ -108,7 +113,7 @@ def fetch(
         wanted = list(wanted.values())
     found, size, urgent = collect(broker, wanted, request, version)
     if size >= request.min_bytes or urgent or request.max_wait_ms <= 0 or not wanted:
-        return answer(broker, connection, found, version, correlation_id, session, is_incremental)
+        return answer(broker, connection, request, found, version, correlation_id, session, is_incremental)
     for one in found:
         one.release()
     return ParkedFetch(broker, connection, request, wanted, version, correlation_id, session, is_incremental, size)
@@ -135,6 +140,9 @@ def collect(
     topics = broker.replicas.by_id if version >= TOPIC_IDS else broker.replicas.by_name
     left = min(request.max_bytes, broker.config.fetch_max_bytes)
     total, urgent = 0, False
+    read = read_partition
+    if version < FORMAT_2:
+        from ottla.broker.handlers.fetch_legacy import read_for_old_client as read
     found = []
     for one in wanted:
         partitions = topics.get(one.topic)
@@ -145,7 +153,7 @@ def collect(
             found.append(Fetched(one, code))
             urgent = True
             continue
-        result = _read(partitions[one.index], one, request, min(one.max_bytes, left), total == 0 and version >= 3)
+        result = read(partitions[one.index], one, request, min(one.max_bytes, left), total == 0 and version >= 3)
         found.append(result)
         total += result.size
         left = max(0, left - result.size)
@@ -154,7 +162,7 @@ def collect(
     return found, total, urgent
 
 
-def _read(
+def read_partition(
     partition: Partition, wanted: FetchPartition, request: FetchRequest, limit: int, at_least_one: bool
 ) -> Fetched:
     epoch = wanted.leader_epoch
@@ -241,16 +249,22 @@ class ParkedFetch(Parked):
 
     def _finish(self) -> None:
         self.cancel()
-        found, _, _ = collect(self._broker, self._wanted, self._request, self._version)
-        reply = answer(
-            self._broker,
-            self.connection,
-            found,
-            self._version,
-            self._correlation_id,
-            self._session,
-            self._is_incremental,
-        )
+        try:
+            found, _, _ = collect(self._broker, self._wanted, self._request, self._version)
+            reply = answer(
+                self._broker,
+                self.connection,
+                self._request,
+                found,
+                self._version,
+                self._correlation_id,
+                self._session,
+                self._is_incremental,
+            )
+        except Exception:
+            log.exception("a fetch that waited failed; this is a bug")
+            self.connection.abandon(self, "internal error")
+            return
         if isinstance(reply, Parked):
             self.connection.exchange(self, reply)
         else:
@@ -260,6 +274,7 @@ class ParkedFetch(Parked):
 def answer(
     broker: Broker,
     connection: Connection,
+    request: FetchRequest,
     found: list[Fetched],
     version: int,
     correlation_id: int,
@@ -270,8 +285,8 @@ def answer(
         from ottla.broker.handlers.fetch_legacy import convert_for_old_client, without_zstd
 
         if version < FORMAT_2:
-            return convert_for_old_client(broker, connection, found, version, correlation_id)
-        found = [without_zstd(one) for one in found]
+            return convert_for_old_client(broker, connection, request, found, version, correlation_id)
+        found = [without_zstd(broker, one) for one in found]
     if session is not None:
         session.put_last([one.wanted for one in found if one.size])
         found = [one for one in found if _is_news(one) or not is_incremental]
@@ -358,7 +373,9 @@ def _read_flexible(
         position += inner * 4
         position = position + 1 if not frame[position] else skip_tags(frame, position)
     rack, position = read_unsigned(frame, position)
-    position += max(rack - 1, 0)
+    if not 0 < rack <= LONGEST_TEXT:
+        raise MalformedMessage(f"rack of {rack - 1} bytes")
+    position += rack - 1
     if not frame[position]:
         return partitions, forgotten, position + 1, replica_id
     if version >= REPLICA_STATE_TAGGED:
@@ -390,8 +407,8 @@ def _topic(frame: memoryview, position: int, version: int) -> tuple[bytes, int]:
         after = position + 16
     else:
         length, position = read_unsigned(frame, position)
-        if not length:
-            raise MalformedMessage("topic name is null")
+        if not 0 < length <= LONGEST_TEXT:
+            raise MalformedMessage(f"topic name of {length - 1} bytes")
         after = position + length - 1
     if after > len(frame):
         raise MalformedMessage(f"topic name of {after - position} bytes, {len(frame) - position} are left")
@@ -419,6 +436,8 @@ def _read_plain(
     if version >= SESSIONS:
         (count,) = _INT32.unpack_from(frame, position)
         position += 4
+        if count < 0:
+            raise MalformedMessage("the forgotten topics are null")
         for _ in range(count):
             topic, inner, position = _plain_topic(frame, position)
             if inner * 4 > len(frame) - position:
@@ -427,7 +446,9 @@ def _read_plain(
             position += inner * 4
     if version >= RACK:
         (length,) = _INT16.unpack_from(frame, position)
-        position += 2 + max(length, 0)
+        if length < 0:
+            raise MalformedMessage("the rack is null")
+        position += 2 + length
     return partitions, forgotten, position
 
 
