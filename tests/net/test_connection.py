@@ -217,6 +217,25 @@ def test_a_client_that_does_not_read_is_not_served_further_and_file_parts_stay_i
     run(story())
 
 
+def test_small_requests_with_large_replies_are_not_all_answered_into_memory() -> None:
+    async def story() -> None:
+        answered = 0
+
+        def handle(connection: Connection, body: bytes) -> bytes:
+            nonlocal answered
+            answered += 1
+            return frame(b"r" * 100_000)
+
+        async with serving(handle, send_buffer=65536) as service:
+            peer = await service.connect(limit=1024)
+            peer.send(*[b"tell me all"] * 1000)
+            await service.until(lambda: answered and service.connections[0]._paused_by_peer)
+            assert service.connections[0].transport.get_write_buffer_size() <= 3 * WRITE_HIGH
+            assert answered < 200
+
+    run(story())
+
+
 def test_file_parts_are_let_go_when_the_client_leaves_in_the_middle() -> None:
     async def story() -> None:
         part = Bytes(50_000_000)

@@ -121,7 +121,7 @@ class BrokerConfig(LogDefaults):
         LONG,
         268_435_456,
         UNLIMITED,
-        "Bytes of requests and replies held for all connections together before reading pauses; -1 for no limit.",
+        "Bytes of large requests on their way in, over all connections, before the next one waits; -1 for no limit.",
     )
 
     fetch_max_bytes: int = setting(

@@ -11,7 +11,7 @@ frame is done with the view when it returns. Rules that hold here:
 - A client that does not read is not served further: while replies wait for its socket, no more of its frames are
   handled. What waits is bounded by one reply's small parts and one chunk of a file, since file parts are read as the
   socket drains.
-- All replies to one receive go out in one write.
+- All replies to one receive go out in one write, or in several when they come to more than a megabyte.
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         self._processing = True
         view, start, end, out = self._view, self._start, self._end, self._out
         handle, largest = self._handle, self.listener.limits.request_max_bytes
+        queued = 0
         try:
             while end - start >= 4:
                 size = _SIZE.unpack_from(view, start)[0]
@@ -192,15 +193,21 @@ class Connection(asyncio.BufferedProtocol):
                     self._release()
                 if isinstance(reply, (bytes, bytearray)):
                     out.append(reply)
+                    queued += len(reply)
+                elif reply is None:
                     continue
-                if reply is None:
-                    continue
-                if isinstance(reply, Parked):
+                elif isinstance(reply, Parked):
                     self._parked = reply
                     break
-                self._queue(reply)
-                if self._files:
-                    break
+                else:
+                    queued += self._queue(reply)
+                    if self._files:
+                        break
+                if queued > WRITE_HIGH:
+                    queued = 0
+                    self._send()
+                    if self._paused_by_peer:
+                        break
         except BadFrame as bad:
             self._start = self._end = 0
             self._give_up(str(bad))
@@ -263,14 +270,17 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- sending -------------------------------------------------------------------------------------------------
 
-    def _queue(self, reply: Reply) -> None:
+    def _queue(self, reply: Reply) -> int:
+        """Take the parts of a reply; returns the bytes of those that can be sent at once."""
         assert not isinstance(reply, (bytes, bytearray, memoryview))
-        files = self._files
+        files, size = self._files, 0
         for part in reply:
             if files or not isinstance(part, (bytes, bytearray, memoryview)):
                 files.append(part)
             else:
                 self._out.append(part)
+                size += len(part)
+        return size
 
     def _send(self) -> None:
         out = self._out
