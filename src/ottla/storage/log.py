@@ -29,6 +29,7 @@ from pathlib import Path
 from ottla.config.topic import TopicConfig
 from ottla.protocol.batch import CONTROL, BatchHeader
 from ottla.protocol.records import first_at_or_after, max_timestamp_record
+from ottla.storage import leftovers
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import OffsetOutOfRange
 from ottla.storage.file import FileSlice, Handles
@@ -87,11 +88,7 @@ class Log:
 
     def open(self, *, clean: bool, recovery_point: int = 0, start_offset: int = 0) -> None:
         """Take up the log as it lies on disk."""
-        sizes = {}
-        with os.scandir(self.directory) as entries:
-            for entry in entries:
-                if entry.name.endswith(LOG_SUFFIX):
-                    sizes[int(entry.name.removesuffix(LOG_SUFFIX))] = entry.stat().st_size
+        sizes = self._sizes()
         bases = sorted(sizes)
         self.epochs.open()
         self.recovery_point = recovery_point
@@ -112,6 +109,20 @@ class Log:
         self.start_offset = min(max(start_offset, self.segments[0].base_offset), self.end_offset)
         self.epochs.truncate_end(self.end_offset)
         self._load_producers()
+
+    def _sizes(self) -> dict[int, int]:
+        """Base offset and size of each `.log`, after putting in order what a crash may have left behind."""
+        sizes = {}
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(LOG_SUFFIX):
+                    sizes[int(entry.name.removesuffix(LOG_SUFFIX))] = entry.stat().st_size
+                elif entry.name.endswith(leftovers.SUFFIXES):
+                    break
+            else:
+                return sizes
+        leftovers.settle(self.directory)
+        return {int(path.stem): path.stat().st_size for path in self.directory.glob("*" + LOG_SUFFIX)}
 
     def _recover(self, segment: Segment) -> bool:
         """Check a segment that may be damaged; whether something was cut off."""
@@ -212,7 +223,7 @@ class Log:
             if length:
                 return data, length
             following = self.segments[at + 1].base_offset
-            if offset < self.segments[at].next_offset or following >= below:
+            if following >= below or self.segments[at].position_of(offset) < self.segments[at].size:
                 return data, length
             at, offset = at + 1, following  # a gap at the segment's end, left by compaction
         return active.read(offset, limit, below, at_least_one)
