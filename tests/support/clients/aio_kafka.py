@@ -78,6 +78,7 @@ class ConnectedAioKafka:
             self.consumer = AIOKafkaConsumer(
                 **self.common,
                 group_id=None,
+                auto_offset_reset="earliest",
                 max_partition_fetch_bytes=LARGEST,
                 fetch_max_bytes=LARGEST,
                 fetch_max_wait_ms=10,
@@ -86,9 +87,7 @@ class ConnectedAioKafka:
         consumer = self.consumer
         consumer.assign([where])
         end = (await consumer.end_offsets([where]))[where]
-        if since is None:
-            await consumer.seek_to_beginning(where)
-        else:
+        if since is not None:
             found = (await consumer.offsets_for_times({where: since}))[where]
             consumer.seek(where, end if found is None else found.offset)
         records = []

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ottla.protocol.compression import NAMES as CODECS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records import Record
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LARGEST = 20_000_000  # bytes that the clients let through, so that it is the broker who refuses
 PATIENCE = 30.0  # seconds that a client tries before it gives up
 

@@ -35,7 +35,7 @@ class Program:
         self.environment = {**os.environ, **environment}
         self.process: subprocess.Popen[bytes] | None = None
 
-    def tell(self, patience: float, **what: Any) -> Any:
+    def tell(self, wait: float, **what: Any) -> Any:
         if self.process is None:
             if not self.needs.exists():
                 pytest.fail(f"{self.needs} is missing: make build/.clients installs it")
@@ -47,7 +47,7 @@ class Program:
         assert process.stdout is not None
         process.stdin.write(json.dumps(what).encode() + b"\n")
         process.stdin.flush()
-        if not select.select([process.stdout], [], [], patience + 10)[0]:
+        if not select.select([process.stdout], [], [], wait)[0]:
             raise ClientError(f"no answer to {what['do']}")
         line = process.stdout.readline()
         assert line, f"{self.words} ended with status {process.wait()}"
@@ -95,9 +95,7 @@ class LegacyClient(DrivenClient):
     has_headers = False
 
     def __init__(self, version: str) -> None:
-        program = Program(
-            [sys.executable, str(PROGRAMS / "legacy/driver.py")], LEGACY, {"PYTHONPATH": str(LEGACY)}
-        )
+        program = Program([sys.executable, str(PROGRAMS / "legacy/driver.py")], LEGACY, {"PYTHONPATH": str(LEGACY)})
         super().__init__(f"kafka-python 1.4 for {version}", program, version=[int(part) for part in version.split(".")])
         self.sets_timestamps = self.sees_timestamps = self.finds_times = self.settings["version"] >= [0, 10, 1]
 
@@ -108,7 +106,7 @@ class ConnectedDriven:
         self._number = self._tell("connect", bootstrap=bootstrap, patience=patience, largest=LARGEST, **settings)
 
     def _tell(self, do: str, **what: Any) -> Any:
-        return self._program.tell(self._patience, do=do, **what)
+        return self._program.tell(self._patience + 10, do=do, **what)
 
     def ask(self, do: str, **what: Any) -> Any:
         """Something that only this client can do."""

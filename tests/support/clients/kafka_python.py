@@ -60,7 +60,7 @@ class ConnectedKafkaPython:
             ]
             for future in sent:
                 future.get(self.patience)
-        except (KafkaError, AssertionError) as error:
+        except (KafkaError, ValueError) as error:
             raise ClientError(repr(error), getattr(error, "errno", None)) from error
 
     def read(self, topic: str, *, partition: int = 0, since: int | None = None) -> list[Record]:
@@ -84,7 +84,7 @@ class ConnectedKafkaPython:
                         for one in batch
                     ]
             return records
-        except (KafkaError, AssertionError) as error:
+        except (KafkaError, ValueError) as error:
             raise ClientError(repr(error), getattr(error, "errno", None)) from error
 
     def close(self) -> None:

@@ -55,9 +55,7 @@ class ConnectedKcat:
 
     def write(self, topic: str, records: list[Record], *, partition: int = 0, codec: str = "none") -> None:
         for (headers, is_tombstone), alike in groupby(records, key=lambda one: (one.headers, one.value is None)):
-            lines = [
-                (b"" if one.key is None else one.key + AFTER_KEY) + (one.value or b"") for one in alike
-            ]
+            lines = [(b"" if one.key is None else one.key + AFTER_KEY) + (one.value or b"") for one in alike]
             self.run(
                 *("-P", "-t", topic, "-p", str(partition), "-z", codec),
                 *("-D", BETWEEN_RECORDS.decode(), "-K", AFTER_KEY.decode()),
@@ -72,7 +70,14 @@ class ConnectedKcat:
         said = self.run(
             *("-C", "-t", topic, "-p", str(partition), "-e", "-q", "-f", FORMAT),
             *("-o", "beginning" if since is None else f"s@{since}"),
-            *("-X", f"fetch.message.max.bytes={LARGEST}", "-X", f"receive.message.max.bytes={2 * LARGEST}"),
+            *(
+                "-X",
+                f"fetch.message.max.bytes={LARGEST}",
+                "-X",
+                f"fetch.max.bytes={LARGEST}",
+                "-X",
+                "fetch.wait.max.ms=10",
+            ),
             *("-X", f"topic.metadata.propagation.max.ms={int(self.patience * 500)}"),
         )
         records = []
