@@ -137,6 +137,18 @@ def test_a_log_that_was_closed_opens_as_it_was(new_log: NewLog) -> None:
     assert again.write("more") == 100
 
 
+def test_records_without_a_time_do_not_make_a_segment_look_old(new_log: NewLog) -> None:
+    scribe = new_log(segment_ms=1000)
+    scribe.write("format 0 has no time", timestamp=-1)
+    scribe.write("a", timestamp=NOW)
+    scribe.log.close()
+    scribe = new_log(segment_ms=1000)
+    scribe.write("b", timestamp=NOW + 900)
+    assert len(scribe.log.segments) == 1
+    scribe.write("c", timestamp=NOW + 1901)
+    assert len(scribe.log.segments) == 2
+
+
 @pytest.mark.parametrize("damage", ["torn", "flipped", "garbage", "zeros"])
 def test_after_a_crash_the_log_ends_behind_the_last_good_batch(new_log: NewLog, tmp_path: Path, damage: str) -> None:
     scribe = new_log()

@@ -29,6 +29,7 @@ SCAN_CHUNK = 64 * 1024
 SKIM_CHUNK = 8 * 1024  # about what lies between two index entries
 RECOVERY_CHUNK = 4 * 1024 * 1024
 HINTS = 256
+UNTIMED = 1 << 62  # later than any batch: records of format 0 have no time, and never make a segment look old
 
 _HEAD = struct.Struct(">qi")  # base offset, length
 _SKIM = struct.Struct(">qi11xi")  # base offset, length, last offset delta
@@ -66,7 +67,7 @@ class Segment:
         self.next_offset = base_offset
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset  # last offset of the batch with that timestamp
-        self.first_timestamp = -1  # of the first batch: what `segment.ms` counts from
+        self.first_timestamp = UNTIMED  # of the first batch that has one: what `segment.ms` counts from
         self.index_bytes = 0  # that the larger index will have with one more entry
         self._loaded = True
         self._since_index = 0
@@ -155,7 +156,7 @@ class Segment:
 
     def _read_first_timestamp(self) -> None:
         first = self._header_at(0)
-        self.first_timestamp = first.max_timestamp if first else -1
+        self.first_timestamp = first.max_timestamp if first and first.max_timestamp >= 0 else UNTIMED
         self._measure_indexes()
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ class Segment:
             self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
         if self._since_index > interval:
             self._add_entries(last_offset, position)
-        if position == 0:
+        if self.first_timestamp == UNTIMED and timestamp >= 0:
             self.first_timestamp = timestamp
         self._since_index += length
         self.size = position + length
