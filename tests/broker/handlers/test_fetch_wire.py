@@ -8,8 +8,9 @@ from ottla.broker.fetch_sessions import FetchPartition
 from ottla.broker.handlers.fetch import Fetched, read_request, write_response
 from ottla.protocol import apis, codec, messages
 from ottla.protocol.errors import MalformedMessage
+from support.requests import frame_of
 from support.strategies import message_strategy
-from support.wire_twins import check_on_damaged_frames, frame_of
+from support.wire_twins import check_on_damaged_frames
 
 VERSIONS = range(19)
 FEW = settings(

@@ -8,8 +8,9 @@ from ottla.broker.handlers import produce
 from ottla.broker.handlers.produce import Produced, read_request, write_response, write_single
 from ottla.protocol import apis, codec, messages
 from ottla.protocol.errors import MalformedMessage
+from support.requests import frame_of
 from support.strategies import message_strategy
-from support.wire_twins import check_on_damaged_frames, frame_of
+from support.wire_twins import check_on_damaged_frames
 
 VERSIONS = range(14)
 FEW = settings(
