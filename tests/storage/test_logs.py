@@ -69,9 +69,7 @@ def test_new_partitions_go_to_the_directory_with_the_fewest(tmp_path: Path, want
     logs.close()
 
 
-def test_logs_of_unknown_topics_and_of_other_topics_of_the_same_name_are_removed(
-    tmp_path: Path, wanted: Callable[..., dict]
-) -> None:
+def test_logs_that_no_topic_claims_are_put_aside_and_never_deleted(tmp_path: Path, wanted: Callable[..., dict]) -> None:
     logs = Logs([tmp_path])
     logs.lock(None, 0)
     opened = logs.open_all(wanted(0) | wanted(0, topic="gone"))
@@ -82,6 +80,38 @@ def test_logs_of_unknown_topics_and_of_other_topics_of_the_same_name_are_removed
     opened = logs.open_all(wanted(0, topic_id=OTHER_ID))
     assert opened["t", 0].end_offset == 0
     assert not (tmp_path / "gone-0").exists()
+    assert sorted(path.name.split(".")[0] for path in tmp_path.glob("*-stray")) == ["gone-0", "t-0"]
+    logs.close()
+
+
+def test_a_directory_with_partitions_but_without_its_metadata_is_refused(
+    tmp_path: Path, wanted: Callable[..., dict]
+) -> None:
+    logs = Logs([tmp_path])
+    logs.lock(None, 0)
+    logs.open_all(wanted(0, 1))
+    logs.close()
+    logs = Logs([tmp_path])
+    logs.lock(None, 0)
+    with pytest.raises(ForeignDirectory, match="holds 2 partitions, but no topic is known"):
+        logs.open_all({})
+    assert (tmp_path / "t-0").exists()
+    logs.unlock()
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()  # as it was found
+
+
+def test_a_deletion_that_was_cut_short_can_be_finished_before_the_logs_are_open(
+    tmp_path: Path, wanted: Callable[..., dict]
+) -> None:
+    logs = Logs([tmp_path])
+    logs.lock(None, 0)
+    logs.open_all(wanted(0))
+    logs.close()
+    logs = Logs([tmp_path])
+    logs.lock(None, 0)
+    aside = logs.delete(("t", 0))
+    assert aside is not None
+    assert aside.name.endswith("-delete")
     logs.close()
 
 

@@ -101,7 +101,7 @@ class Broker:
                 listener.stop_accepting()
             if self._store is not None:
                 await self._store.close()
-            self.logs.unlock(clean=False)
+            self.logs.unlock()
             self._threads.shutdown()
             raise
         self._every(config.log_flush_offset_checkpoint_interval_ms, self.logs.write_recovery_points)

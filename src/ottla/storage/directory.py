@@ -32,6 +32,7 @@ META = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
 DELETED = "-delete"
+STRAY = "-stray"
 
 _PARTITION = re.compile(r"(.+)-(\d+)")
 
@@ -82,9 +83,10 @@ class DataDirectory:
             return {}
         return dict(line.strip().split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
-    def release(self, *, clean: bool) -> None:
+    def release(self, *, clean: bool | None = None) -> None:
+        """Let others have it; `clean` is how we leave it, None: as we found it."""
         if self._lock is not None:
-            if clean:
+            if self.was_clean if clean is None else clean:
                 replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0}', sync=True)
             os.close(self._lock)
             self._lock = None
@@ -117,9 +119,9 @@ class DataDirectory:
         return urlsafe_b64decode(match[1] + "==") if match else None
 
     @staticmethod
-    def set_aside(partition: Path) -> Path:
-        """Take a partition's directory out of sight at once; removing its files may take longer."""
-        aside = partition.with_name(f"{partition.name[:180]}.{uuid.uuid4().hex}{DELETED}")
+    def set_aside(partition: Path, why: str = DELETED) -> Path:
+        """Take a partition's directory out of sight at once; removing its files, if it is to go, may take longer."""
+        aside = partition.with_name(f"{partition.name[:180]}.{uuid.uuid4().hex}{why}")
         partition.rename(aside)
         return aside
 

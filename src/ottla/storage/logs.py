@@ -8,13 +8,12 @@ once.
 from __future__ import annotations
 
 import logging
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ottla.config.topic import TopicConfig
 from ottla.storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, TopicPartition
-from ottla.storage.directory import DataDirectory
+from ottla.storage.directory import STRAY, DataDirectory
 from ottla.storage.errors import DirectoryInUse, ForeignDirectory, StorageError
 from ottla.storage.file import Handles
 from ottla.storage.log import Log
@@ -39,7 +38,7 @@ class Logs:
                 directory.open()
                 found = directory.claim(found, broker_id) or found
         except (OSError, DirectoryInUse, ForeignDirectory):
-            self.unlock(clean=False)
+            self.unlock()
             raise
         return found
 
@@ -47,18 +46,24 @@ class Logs:
         for directory in self.directories:
             directory.mark(cluster_id, broker_id)
 
-    def unlock(self, *, clean: bool) -> None:
+    def unlock(self, *, clean: bool | None = None) -> None:
         for directory in self.directories:
             directory.release(clean=clean)
 
     # -- logs ----------------------------------------------------------------------------------------------------
 
     def open_all(self, wanted: dict[TopicPartition, tuple[bytes, TopicConfig]]) -> dict[TopicPartition, Log]:
-        """Open the logs of `wanted` (topic id and config), create those that are missing, drop those that are foreign.
+        """Open the logs of `wanted` (topic id and config), and create those that are missing.
 
-        A directory of a topic that is not wanted, or that has another topic id, belongs to a topic that was deleted
-        while its log could not be.
+        A partition that nobody wants, or of another topic id, is put out of the way but never deleted: whoever lost the
+        metadata still has the records. If none is wanted and there are some, it is the metadata that is missing.
         """
+        strangers = [path for directory in self.directories for path in directory.partitions().values()]
+        if strangers and not wanted:
+            raise ForeignDirectory(
+                f"{strangers[0].parent} holds {len(strangers)} partitions, but no topic is known: its coordination.db "
+                "is missing or another one's. Put it back, or set another log.dirs"
+            )
         with ThreadPoolExecutor(self._recovery_threads * len(self.directories), "recovery") as pool:
             opening = []
             for directory in self.directories:
@@ -67,8 +72,8 @@ class Logs:
                     topic_id, config = wanted.get(key, (None, None))
                     marked = directory.read_topic_id(path)
                     if topic_id is None or config is None or (marked is not None and marked != topic_id):
-                        logger.warning("removing %s: it belongs to no topic of this cluster", path.name)
-                        shutil.rmtree(directory.set_aside(path), ignore_errors=True)
+                        stray = directory.set_aside(path, STRAY)
+                        logger.warning("%s belongs to no topic of this cluster; it is now %s", path.name, stray.name)
                         continue
                     log = Log(path, config, self.handles)
                     self._logs[key] = (directory, log)
@@ -94,8 +99,8 @@ class Logs:
         directory = min(counts, key=lambda one: counts[one])
         path = directory.partition_path(*key)
         try:
-            if path.exists():  # left behind by a creation that was cut short
-                shutil.rmtree(directory.set_aside(path), ignore_errors=True)
+            if path.exists():  # a creation that was cut short, or somebody else's
+                directory.set_aside(path, STRAY)
             log = Log(path, config, self.handles)
             log.create()
             directory.write_topic_id(path, topic_id)
@@ -107,8 +112,9 @@ class Logs:
     def delete(self, key: TopicPartition) -> Path | None:
         """Take a log out of sight; returns where its files are until somebody removes them."""
         found = self._logs.pop(key, None)
-        if found is None:
-            return None
+        if found is None:  # a deletion that a crash cut short: the log was never opened
+            left = [one for one in self.directories if one.partition_path(*key).exists()]
+            return left[0].set_aside(left[0].partition_path(*key)) if left else None
         directory, log = found
         log.abandon()
         return directory.set_aside(log.directory)
