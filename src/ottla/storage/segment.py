@@ -282,10 +282,19 @@ class Segment:
         if offset >= self.next_offset:
             return self.size
         entry = self.index.floor(KEY, offset - self.base_offset)
+        next_base = self.base_offset if entry is None else -1
         for position, _, last_offset in self._skim(entry[VALUE] if entry else 0):
             if last_offset >= offset:
+                if next_base == offset:
+                    self._remember(offset, position)
                 return position
+            next_base = last_offset + 1
         return self.size
+
+    def _remember(self, offset: int, position: int) -> None:
+        if len(self._hints) >= HINTS:
+            self._hints.clear()
+        self._hints[offset] = position
 
     def _skim(self, position: int) -> Iterator[tuple[int, int, int]]:
         """(position, end, last offset) of each batch from `position` on; reads no more of them than that takes."""
@@ -327,9 +336,7 @@ class Segment:
         if entry is not None and entry[VALUE] > start:
             header = self._header_at(entry[VALUE])
             if header is not None:
-                if len(self._hints) >= HINTS:
-                    self._hints.clear()
-                self._hints[header.base_offset] = entry[VALUE]  # where this reader goes on
+                self._remember(header.base_offset, entry[VALUE])  # where this reader goes on
             return entry[VALUE]
         cut = start
         for position, after, _ in self._skim(start):
