@@ -61,12 +61,12 @@ def test_an_unknown_key_is_warned_about_with_the_nearest_known_one() -> None:
 
 def test_a_key_of_kafkas_without_effect_is_warned_about_with_the_reason() -> None:
     config = BrokerConfig.from_properties(
-        {"num.io.threads": "8", "ssl.keystore.location": "x", "log.preallocate": "true"}
+        {"num.io.threads": "8", "ssl.keystore.location": "x", "unclean.leader.election.enable": "true"}
     )
     assert sorted(config.warnings) == [
-        "log.preallocate has no effect in ottla: segment files grow as they are written",
         "num.io.threads has no effect in ottla: one event loop serves a broker; run more brokers to use more cores",
         "ssl.keystore.location has no effect in ottla: listeners with TLS or SASL are not served yet",
+        "unclean.leader.election.enable has no effect in ottla: partitions have one replica so far",
     ]
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import TypeVar
@@ -23,6 +23,8 @@ from typing import TypeVar
 from ottla.broker import handlers  # noqa: F401  every handler registers itself
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.retention import check_retention
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.controller.controller import Change, Controller
@@ -60,7 +62,7 @@ class Broker:
         self.controller: Controller
         self._store: LocalStore | None = None
         self._threads = ThreadPoolExecutor(4, "blocking")
-        self._timers: list[asyncio.TimerHandle] = []
+        self.housekeeping = Housekeeping(self.run_blocking)
 
     def _listeners(self) -> list[Listener]:
         config = self.config
@@ -104,15 +106,20 @@ class Broker:
             self.logs.unlock()
             self._threads.shutdown()
             raise
-        self._every(config.log_flush_offset_checkpoint_interval_ms, self.logs.write_recovery_points)
-        self._every(config.replica_high_watermark_checkpoint_interval_ms, self.logs.write_high_watermarks)
-        self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers, blocking=False)
+        self._begin_housekeeping()
+
+    def _begin_housekeeping(self) -> None:
+        config, every, delay = self.config, self.housekeeping.every, self.config.log_initial_task_delay_ms
+        every(config.log_flush_offset_checkpoint_interval_ms, self.logs.write_recovery_points, first_ms=delay)
+        every(config.log_flush_start_offset_checkpoint_interval_ms, self.logs.write_log_starts, first_ms=delay)
+        every(config.log_retention_check_interval_ms, partial(check_retention, self), blocking=False, first_ms=delay)
+        every(config.replica_high_watermark_checkpoint_interval_ms, self.logs.write_high_watermarks)
+        every(config.producer_id_expiration_check_interval_ms, self._expire_producers, blocking=False)
 
     async def stop(self) -> None:
         for listener in self.listeners:
             listener.stop_accepting()
-        for timer in self._timers:
-            timer.cancel()
+        await self.housekeeping.stop()
         await self.controller.stop()
         await self._close_connections()
         await self.run_blocking(self.logs.close)
@@ -139,25 +146,6 @@ class Broker:
                 (advertised.host, advertised.port) if advertised else (listener.host, listener.port)
             )
         return BrokerInfo(config.node_id, config.broker_rack, endpoints)
-
-    def _every(self, interval_ms: int, work: Callable[[], None], *, blocking: bool = True) -> None:
-        """Do `work` again and again, never twice at once."""
-        at = len(self._timers)
-
-        async def run() -> None:
-            try:
-                if blocking:
-                    await self.run_blocking(work)
-                else:
-                    work()
-            except Exception:
-                log.exception("housekeeping failed; it is tried again later")
-            self._timers[at] = self.loop.call_later(interval_ms / 1000, start)
-
-        def start() -> None:
-            self._housekeeping = self.loop.create_task(run())
-
-        self._timers.append(self.loop.call_later(interval_ms / 1000, start))
 
     # -- what handlers use ---------------------------------------------------------------------------------------
 
@@ -196,8 +184,12 @@ class Broker:
             self._serve(topic, await self.run_blocking(self._create_logs, topic, config))
         for topic in change.deleted:
             self.replicas.remove(topic.name)
-            aside = [self.logs.delete((topic.name, index)) for index in range(len(topic.partitions))]
-            await self.run_blocking(self._remove, [path for path in aside if path is not None])
+            keys = [(topic.name, index) for index in range(len(topic.partitions))]
+            self.housekeeping.remove_later(
+                [path for path in map(self.logs.delete, keys) if path is not None],
+                TopicConfig.resolve(topic.configs, self.config).file_delete_delay_ms,
+            )
+            await self.run_blocking(self.logs.forget, keys)
 
     def _create_logs(self, topic: TopicImage, config: TopicConfig) -> list[Log]:
         return [self.logs.create((topic.name, index), topic.id, config) for index in range(len(topic.partitions))]
@@ -208,11 +200,6 @@ class Broker:
         epochs = [partition.leader_epoch for partition in topic.partitions]
         self.replicas.add(topic.name, topic.id, logs, epochs, is_internal=topic.internal)
 
-    @staticmethod
-    def _remove(paths: list[Path]) -> None:
-        for path in paths:
-            shutil.rmtree(path, ignore_errors=True)
-
     def _flush_rolled(self, rolled_log: Log, segment: Segment) -> None:
         """A segment is complete: put it on disk, after which a restart need not look at it again."""
 
@@ -222,7 +209,10 @@ class Broker:
                 rolled_log.recovery_point = max(rolled_log.recovery_point, segment.next_offset)
             except OSError as error:
                 log.error("%s: cannot flush segment %d: %s", segment.directory.name, segment.base_offset, error)
+            finally:
+                segment.file.release()
 
+        segment.file.acquire()  # it may be deleted meanwhile
         self._flushing = self.loop.create_task(flush())
 
     def _expire_producers(self) -> None:

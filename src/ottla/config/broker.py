@@ -32,7 +32,6 @@ from ottla.config.definitions import (
 from ottla.config.errors import ConfigError, nearest
 from ottla.config.listeners import DEFAULT_MAP, Listener, parse_advertised, parse_listeners, parse_protocol_map
 from ottla.config.log_defaults import UNLIMITED, LogDefaults
-from ottla.config.topic import NOT_DELETED
 
 NO_COORDINATORS = "group and transaction coordinators are not there yet"
 SYSTEM_BUFFER = Legal("at least 1, or -1 for the system's own", lambda value: bool(value == -1 or value >= 1))
@@ -161,7 +160,13 @@ class BrokerConfig(LogDefaults):
         60_000,
         at_least(0),
         "How often the first offsets of logs are written down.",
-        no_effect=NOT_DELETED,
+    )
+    log_initial_task_delay_ms: int = setting(
+        "log.initial.task.delay.ms",
+        LONG,
+        30_000,
+        at_least(0),
+        "Wait after the start before retention, flushing by time and checkpoints of logs begin.",
     )
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms",
@@ -169,7 +174,6 @@ class BrokerConfig(LogDefaults):
         300_000,
         at_least(1),
         "How often old segments are looked for.",
-        no_effect=NOT_DELETED,
     )
     num_recovery_threads_per_data_dir: int = setting(
         "num.recovery.threads.per.data.dir",

@@ -43,7 +43,6 @@ MINUTE_MS = 60_000
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 GZIP_LEVEL = Legal("from 1 to 9, or -1 for the library's own", lambda level: level == -1 or 1 <= level <= 9)
 
-NOT_DELETED = "old segments are kept until storage learns to delete them"
 NOT_FLUSHED = "logs are forced to disk when a segment is full and when the broker stops"
 NOT_COMPACTED = "logs are not compacted yet"
 NOT_RECOMPRESSED = "batches are stored as the producer compressed them"
@@ -124,7 +123,6 @@ class TopicConfig(Configuration):
         at_least(0),
         "Wait between taking a segment out of the log and removing its files.",
         synonyms=(("log.segment.delete.delay.ms", 1),),
-        no_effect=NOT_DELETED,
     )
     flush_messages: int = setting(
         "flush.messages",
@@ -243,7 +241,6 @@ class TopicConfig(Configuration):
         None,
         "Whether a new segment's file takes its full size at once.",
         synonyms=(("log.preallocate", 1),),
-        no_effect="segment files grow as they are written",
     )
     retention_bytes: int = setting(
         "retention.bytes",
@@ -252,7 +249,6 @@ class TopicConfig(Configuration):
         None,
         "Bytes kept per partition before old segments go; -1 for no limit.",
         synonyms=(("log.retention.bytes", 1),),
-        no_effect=NOT_DELETED,
     )
     retention_ms: int = setting(
         "retention.ms",
@@ -265,7 +261,6 @@ class TopicConfig(Configuration):
             ("log.retention.minutes", MINUTE_MS),
             ("log.retention.hours", HOUR_MS),
         ),
-        no_effect=NOT_DELETED,
     )
     segment_bytes: int = setting(
         "segment.bytes",

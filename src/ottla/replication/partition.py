@@ -174,6 +174,18 @@ class Partition:
                 waiter.appended(size)
         return base_offset, append_time
 
+    def delete_records(self, offset: int) -> int:
+        """Let the log begin at `offset`, or at the high watermark for -1. Returns where it begins now."""
+        if self.is_internal:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker deletes records of {self.topic}")
+        if "delete" not in self.config.cleanup_policy:
+            raise Refused(ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not have delete")
+        wanted = self.high_watermark if offset == -1 else offset
+        if not 0 <= wanted <= self.high_watermark:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset}; the high watermark is {self.high_watermark}")
+        self.log.move_start(wanted)
+        return self.log.start_offset
+
     # -- checks --------------------------------------------------------------------------------------------------
 
     def _misshapen(self, size: int, length: int, magic: int) -> Refused:

@@ -16,9 +16,11 @@ import re
 import shutil
 import uuid
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection
 from pathlib import Path
 
 from ottla.storage.checkpoints import (
+    HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
     TopicPartition,
@@ -138,3 +140,10 @@ class DataDirectory:
         if self._written.get(name) != offsets:
             write_offsets(self.path / name, offsets)
             self._written[name] = offsets
+
+    def forget(self, keys: Collection[TopicPartition]) -> None:
+        """Take partitions out of all checkpoints."""
+        for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK):
+            known = read_offsets(self.path / name)
+            if not known.keys().isdisjoint(keys):
+                self.write_checkpoint(name, {key: offset for key, offset in known.items() if key not in keys})

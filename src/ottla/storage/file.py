@@ -15,12 +15,13 @@ from typing import Protocol
 class SegmentFile:
     """A file that is opened on first use. Readers hold it (`acquire`, `release`) while they need it open."""
 
-    __slots__ = ("_fd", "_retired", "_users", "path")
+    __slots__ = ("_fd", "_leaving", "_retired", "_users", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = -1
         self._users = 0
+        self._leaving = False
         self._retired = False
 
     @property
@@ -36,12 +37,13 @@ class SegmentFile:
 
     def release(self) -> None:
         self._users -= 1
-        if self._retired:
+        if self._leaving or self._retired:
             self.let_go()
 
     def let_go(self) -> None:
-        """Close it for now, if nobody reads."""
-        if self._fd >= 0 and self._users == 0:
+        """Close it for now, or when the last reader is done."""
+        self._leaving = self._users > 0
+        if self._fd >= 0 and not self._users:
             os.close(self._fd)
             self._fd = -1
 

@@ -107,6 +107,7 @@ class Log:
         self.end_offset = self.active.next_offset
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self.start_offset = min(max(start_offset, self.segments[0].base_offset), self.end_offset)
+        self.epochs.truncate_start(self.start_offset)
         self.epochs.truncate_end(self.end_offset)
         self._load_producers()
 
@@ -206,6 +207,34 @@ class Log:
         if self.on_roll is not None:
             self.on_roll(self, old)
         return self.active
+
+    # -- deleting ------------------------------------------------------------------------------------------------
+
+    def move_start(self, offset: int) -> None:
+        """Records below `offset` are no more to be seen."""
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self.epochs.truncate_start(offset)
+
+    def delete_oldest(self, count: int) -> list[Path]:
+        """Take the `count` oldest segments out of the log, which then begins behind them.
+
+        Returns their files, out of sight, for the caller to remove when nobody reads them any more.
+        """
+        if count >= len(self.segments):
+            self.roll()
+        aside = []
+        try:
+            for _ in range(count):
+                oldest = self.segments[0]
+                aside += oldest.set_aside()
+                self._handles.forget(oldest)
+                del self.segments[0], self._bases[0]
+        finally:
+            first = self.segments[0].base_offset
+            self.recovery_point = max(self.recovery_point, first)
+            self.move_start(first)
+        return aside
 
     # -- reading -------------------------------------------------------------------------------------------------
 

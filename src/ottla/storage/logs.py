@@ -8,6 +8,8 @@ once.
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,6 +29,7 @@ class Logs:
         self._recovery_threads = recovery_threads
         self.handles = Handles()
         self._logs: dict[TopicPartition, tuple[DataDirectory, Log]] = {}
+        self._writing = threading.Lock()  # a checkpoint is written by one at a time, and never by older offsets
 
     # -- the directories -----------------------------------------------------------------------------------------
 
@@ -122,15 +125,28 @@ class Logs:
     # -- checkpoints and closing ---------------------------------------------------------------------------------
 
     def write_recovery_points(self) -> None:
-        """Write down up to where each log is surely on disk, and where it begins if that is inside a segment."""
-        for directory, logs in self._by_directory():
-            directory.write_checkpoint(RECOVERY_POINT, {key: log.recovery_point for key, log in logs})
-            inside = {key: log.start_offset for key, log in logs if log.start_offset > log.segments[0].base_offset}
-            directory.write_checkpoint(LOG_START, inside)
+        """Write down up to where each log is surely on disk."""
+        with self._writing:
+            for directory, logs in self._by_directory():
+                directory.write_checkpoint(RECOVERY_POINT, {key: log.recovery_point for key, log in logs})
+
+    def write_log_starts(self) -> None:
+        """Write down where each log begins, if that is inside a segment."""
+        with self._writing:
+            for directory, logs in self._by_directory():
+                inside = {key: log.start_offset for key, log in logs if log.start_offset > log.segments[0].base_offset}
+                directory.write_checkpoint(LOG_START, inside)
 
     def write_high_watermarks(self) -> None:
-        for directory, logs in self._by_directory():
-            directory.write_checkpoint(HIGH_WATERMARK, {key: log.end_offset for key, log in logs})
+        with self._writing:
+            for directory, logs in self._by_directory():
+                directory.write_checkpoint(HIGH_WATERMARK, {key: log.end_offset for key, log in logs})
+
+    def forget(self, keys: Collection[TopicPartition]) -> None:
+        """Take deleted logs out of the checkpoints: they would be wrong for new ones of the same name."""
+        with self._writing:
+            for directory in self.directories:
+                directory.forget(keys)
 
     def _by_directory(self) -> list[tuple[DataDirectory, list[tuple[TopicPartition, Log]]]]:
         logs = list(self._logs.items())
@@ -145,6 +161,7 @@ class Logs:
             for done in [pool.submit(log.close) for _, log in self._logs.values()]:
                 done.result()
         self.write_recovery_points()
+        self.write_log_starts()
         self.write_high_watermarks()
         self._logs.clear()
         self.unlock(clean=True)

@@ -21,8 +21,10 @@ from ottla.protocol.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, Ba
 from ottla.storage.errors import StorageError
 from ottla.storage.file import FileSlice, SegmentFile
 from ottla.storage.index import KEY, VALUE, OffsetIndex, TimeIndex
+from ottla.storage.leftovers import DELETED_SUFFIX
 
 LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX = ".log", ".index", ".timeindex", ".snapshot"
+TXN_INDEX_SUFFIX = ".txnindex"
 
 SMALL_READ = 64 * 1024  # read at once; more is read as the client's socket drains
 SCAN_CHUNK = 64 * 1024
@@ -250,7 +252,16 @@ class Segment:
 
     def batches(self, position: int, *, check_crc: bool = False) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from `position` on; ends at the first that is not whole and plausible."""
-        fd, size = self.file.fd, self.size
+        file = self.file
+        fd = file.fd
+        file.acquire()  # who walks through may pause for long, and the segment may be deleted meanwhile
+        try:
+            yield from self._walk(fd, position, check_crc)
+        finally:
+            file.release()
+
+    def _walk(self, fd: int, position: int, check_crc: bool) -> Iterator[tuple[int, BatchHeader]]:
+        size = self.size
         chunk, start = b"", position
         wanted = RECOVERY_CHUNK if check_crc else SCAN_CHUNK
         while position + HEADER_SIZE <= size:
@@ -368,7 +379,39 @@ class Segment:
         _, length = _HEAD.unpack(os.pread(self.file.fd, _HEAD.size, position))
         return os.pread(self.file.fd, length + LENGTH_OVERHEAD, position)
 
+    def newest_ms(self) -> int:
+        """The largest timestamp; where no record has one, when the file was written last."""
+        if not self._loaded:
+            self.load()
+            self.let_go()
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self._written_ms()
+
+    def _written_ms(self) -> int:
+        """When the file was written last: stands in for timestamps that records do not have."""
+        return self.file.path.stat().st_mtime_ns // 1_000_000
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def set_aside(self) -> list[Path]:
+        """Take the files out of sight, those of the indexes first; returns where they are until they are removed."""
+        self.close()
+        aside = []
+        for path in self._files():
+            hidden = path.with_name(path.name + DELETED_SUFFIX)
+            try:
+                path.rename(hidden)
+            except FileNotFoundError:
+                continue
+            aside.append(hidden)
+        return aside
+
     def delete_files(self) -> None:
         self.close()
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX):
-            (self.directory / file_name(self.base_offset, suffix)).unlink(missing_ok=True)
+        for path in self._files():
+            path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        suffixes = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX, LOG_SUFFIX)
+        return [self.directory / file_name(self.base_offset, suffix) for suffix in suffixes]

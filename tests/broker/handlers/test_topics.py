@@ -162,7 +162,7 @@ def test_every_version_deletes_by_name_with_an_error_for_each_that_is_not_there(
     assert results["t"].error_code == 0
     assert results["nope"].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert names(served) == ["kept"]
-    assert not list(tmp_path.glob("*/t-0*"))
+    assert not list(tmp_path.glob("*/t-0"))
     if version >= 5:
         assert results["nope"].error_message
     if version >= 6:

@@ -3,6 +3,7 @@
 from ottla.broker.handlers import (  # noqa: F401
     api_versions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
