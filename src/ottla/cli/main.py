@@ -20,6 +20,7 @@ INTERRUPTED = 130
 
 COMMANDS = {
     "broker": "Run a broker.",
+    "dump-log": "Show what lies in the files of a log.",
     "up": "Run the platform on this machine, with its embedded defaults.",
     "version": "Print the version.",
 }
@@ -54,7 +55,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"ottla.cli.{cmd_name}").command
+        command = import_module(f"ottla.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

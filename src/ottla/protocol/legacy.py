@@ -53,8 +53,9 @@ class EmptyMessageSet(CorruptBatch):
     """A message set without any message, where one is needed to make a batch."""
 
 
-class _Message(NamedTuple):
+class Message(NamedTuple):
     offset: int
+    crc: int
     magic: int
     attributes: int
     timestamp: int
@@ -67,11 +68,17 @@ def iter_messages(message_set: Buffer, limit: int, *, partial: bool = False) -> 
 
     All wrappers together may unpack to `limit` bytes. A cut-off last message is corrupt, or with `partial` the end.
     """
+    for offset, timestamp, message in open_messages(message_set, limit, partial=partial):
+        yield Record(offset, timestamp, message.key, message.value)
+
+
+def open_messages(message_set: Buffer, limit: int, *, partial: bool = False) -> Iterator[tuple[int, int, Message]]:
+    """As `iter_messages`, with the messages as they stand there: (absolute offset, timestamp that holds, message)."""
     left = limit
     for message in _messages(message_set, partial=partial):
         codec = message.attributes & _CODEC_MASK
         if codec == NONE:
-            yield Record(message.offset, message.timestamp, message.key, message.value)
+            yield message.offset, message.timestamp, message
             continue
         magic = message.magic
         if codec >= ZSTD:
@@ -89,8 +96,7 @@ def iter_messages(message_set: Buffer, limit: int, *, partial: bool = False) -> 
                 raise CorruptBatch(f"message of format {inner.magic} in a wrapper of format {magic}")
             if inner.attributes & _CODEC_MASK:
                 raise CorruptBatch("wrapper message in a wrapper message")
-            timestamp = message.timestamp if fixed_time else inner.timestamp
-            yield Record(inner.offset + shift, timestamp, inner.key, inner.value)
+            yield inner.offset + shift, message.timestamp if fixed_time else inner.timestamp, inner
 
 
 def upconvert(message_set: Buffer, *, timestamp_type: int, now_ms: int, limit: int) -> bytearray:
@@ -147,7 +153,7 @@ def _produced(message_set: Buffer, append_time: int | None, limit: int) -> Itera
         yield Record(index, timestamp, key, value)
 
 
-def _messages(message_set: Buffer, *, partial: bool = False) -> Iterator[_Message]:
+def _messages(message_set: Buffer, *, partial: bool = False) -> Iterator[Message]:
     view = memoryview(message_set)
     crc32 = zlib.crc32
     for pos, end in _walk(view, partial=partial):
@@ -168,7 +174,7 @@ def _messages(message_set: Buffer, *, partial: bool = False) -> Iterator[_Messag
         value, p = _nullable_bytes(view, p, end)
         if p != end:
             raise CorruptBatch(f"message at {pos}: {end - p} bytes after its value")
-        yield _Message(offset, magic, attributes, timestamp, key, value)
+        yield Message(offset, crc, magic, attributes, timestamp, key, value)
 
 
 def _walk(view: memoryview, *, partial: bool = False) -> Iterator[tuple[int, int]]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 from fastcrc import crc32
 
@@ -43,6 +44,38 @@ class OutOfOrderSequence(Exception):
 
 class CorruptSnapshot(ValueError):
     """A snapshot file that cannot be believed."""
+
+
+class SnapshotEntry(NamedTuple):
+    """What a snapshot says of one producer: the last batch of the five, if any (its offset is -1 else)."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    transaction_start: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & 0x7FFFFFFF
+
+
+def read_snapshot(data: bytes) -> list[SnapshotEntry]:
+    """The entries of a snapshot file; CorruptSnapshot when it is not wholly one."""
+    if len(data) < _HEAD.size:
+        raise CorruptSnapshot(f"{len(data)} bytes, a snapshot has at least {_HEAD.size}")
+    version, crc, count = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshot(f"format {version}, known is {_VERSION}")
+    computed = crc32.iscsi(data[6:])
+    if crc != computed:
+        raise CorruptSnapshot(f"CRC {crc:#010x} in it, {computed:#010x} over its bytes")
+    if len(data) != _HEAD.size + count * _ENTRY.size:
+        raise CorruptSnapshot(f"{count} entries in {len(data)} bytes")
+    return [SnapshotEntry._make(_ENTRY.unpack_from(data, at)) for at in range(_HEAD.size, len(data), _ENTRY.size)]
 
 
 class ProducerState:
@@ -135,24 +168,17 @@ class ProducerStates:
         return struct.pack(">hI", _VERSION, crc32.iscsi(body)) + body
 
     def decode(self, data: bytes) -> None:
-        if len(data) < _HEAD.size:
-            raise CorruptSnapshot("too short")
-        version, crc, count = _HEAD.unpack_from(data)
-        if version != _VERSION or crc != crc32.iscsi(data[6:]):
-            raise CorruptSnapshot(f"version {version}, or its CRC is wrong")
-        if len(data) != _HEAD.size + count * _ENTRY.size:
-            raise CorruptSnapshot(f"{count} entries in {len(data)} bytes")
+        entries = read_snapshot(data)
         self._states.clear()
-        for at in range(_HEAD.size, len(data), _ENTRY.size):
-            producer_id, epoch, last, last_offset, delta, timestamp, coordinator_epoch, start = _ENTRY.unpack_from(
-                data, at
-            )
-            state = self._states[producer_id] = ProducerState(epoch)
-            state.timestamp = timestamp
-            state.coordinator_epoch = coordinator_epoch
-            state.transaction_start = start
-            if last >= 0:
-                state.batches.append(((last - delta) & 0x7FFFFFFF, last, last_offset - delta, timestamp))
+        for entry in entries:
+            state = self._states[entry.producer_id] = ProducerState(entry.epoch)
+            state.timestamp = entry.timestamp
+            state.coordinator_epoch = entry.coordinator_epoch
+            state.transaction_start = entry.transaction_start
+            if entry.last_sequence >= 0:
+                state.batches.append(
+                    (entry.first_sequence, entry.last_sequence, entry.last_offset - entry.offset_delta, entry.timestamp)
+                )
 
     def save(self, path: Path) -> None:
         replace_file(path, self.encode(), sync=False)

@@ -1,0 +1,83 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.cli import main
+from ottla.protocol.records import Record, build_batch
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch([Record(0, 5, b"\0\0\0\7", b"caf\xc3\xa9")]))
+    return path
+
+
+def run(*words: str) -> int:
+    return main.run(["dump-log", *words])
+
+
+def test_a_sound_file_is_dumped_with_status_0(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--files", str(file)) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(f"Dumping {file}\nLog starting offset: 0\nbaseOffset: 0 ")
+    assert said.out.count("\n") == 3
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--print-data-log"], "key: \0\0\0\7 payload: café"),
+        (["--value-decoder-class"], "key: \0\0\0\7 payload: café"),
+        (["--key-decoder-class", "org.apache.kafka.tools.api.IntegerDecoder"], "key: 7 payload: café"),
+        (["--value-decoder-class", "DefaultDecoder"], "key: \0\0\0\7 payload: 636166c3a9"),
+    ],
+)
+def test_keys_and_values_are_shown_as_they_are_asked_for(
+    file: Path, words: list[str], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--files", str(file), *words) == 0
+    assert capsys.readouterr().out.endswith(f" headerKeys: [] {shown}\n")
+
+
+def test_a_decoder_that_is_not_there_is_named(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--files", str(file), "--value-decoder-class", "com.example.Avro") == 2
+    assert "no decoder com.example.Avro: there are StringDecoder, " in capsys.readouterr().err
+
+
+def test_a_value_that_is_no_number_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--files", str(file), "--value-decoder-class", "LongDecoder") == 1
+    assert "a key or value of 5 bytes is no integer of 8 bytes" in capsys.readouterr().err
+
+
+def test_damage_gets_status_1_after_the_other_files_are_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    damaged = file.with_name("00000000000000000007.log")
+    damaged.write_bytes(data)
+    gone = file.with_name("00000000000000000009.log")
+    assert run("--files", f"{damaged},{gone},{file}") == 1
+    said = capsys.readouterr()
+    assert said.out.count("isvalid: true") == said.out.count("isvalid: false") == 1
+    assert said.err == f"ottla: {damaged}: the CRC of the batch at position 0 is wrong (and 1 more)\n"
+
+
+def test_a_file_of_another_kind_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--files", str(tmp_path / "meta.properties")) == 0
+    assert "Ignoring unknown file" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch([Record(at, 5, None, b"x" * 100) for at in range(20_000)]))
+    words = [sys.executable, "-m", "ottla.cli", "dump-log", "--print-data-log", "--files", str(path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
