@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing import BrokerFailed, BrokerProcess
+from ottla.testing import BrokerFailed, BrokerProcess, process
 
 pytest_plugins = ["pytester"]
 
@@ -28,6 +28,20 @@ def test_a_restart_keeps_data_and_port(ottla_broker: BrokerProcess) -> None:
     assert ottla_broker.pid != pid
     assert files <= set(ottla_broker.data_dir.iterdir()) | {ottla_broker.data_dir / ".lock"}
     assert answers(ottla_broker)
+
+
+def test_its_port_is_none_that_an_outgoing_connection_could_take_during_a_restart(ottla_broker: BrokerProcess) -> None:
+    with socket.create_connection(ottla_broker.addresses[0], timeout=10) as outgoing:
+        assert ottla_broker.port < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+        assert ottla_broker.port < outgoing.getsockname()[1]
+
+
+def test_a_port_that_somebody_takes_at_the_same_moment_is_not_insisted_on(
+    ottla_broker: BrokerProcess, ottla_broker_factory: Callable[..., BrokerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = iter([ottla_broker.port, ottla_broker.port, 0])
+    monkeypatch.setattr(process, "_free_port", lambda: next(ports))
+    assert ottla_broker_factory().port != ottla_broker.port
 
 
 def test_a_killed_broker_can_be_started_again(ottla_broker: BrokerProcess) -> None:

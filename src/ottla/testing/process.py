@@ -4,7 +4,9 @@
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
 It is started when its ready line has been read from its stdout, so nobody polls. A restart keeps the data directory and
-the ports, as clients expect of a broker that comes back. Its stderr goes to a file, read by `stderr`.
+the ports, as clients expect of a broker that comes back; so free ports are chosen from below those that the system
+gives to outgoing connections, of which one could otherwise take the port meanwhile. Its stderr goes to a file, read by
+`stderr`.
 """
 
 from __future__ import annotations
@@ -14,17 +16,22 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from random import SystemRandom
 from time import monotonic
 from types import TracebackType
 from typing import IO, Self
 
 READY = re.compile(rb"^ottla broker \d+ ready on (.+)$", re.MULTILINE)
 ADDRESS = re.compile(r"(?:\w+://)?(\[[^\]]+\]|[^\s,\[\]]+):(\d+)")
+LOWEST_PORT = 10_000
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+TRIES = 10  # to start on free ports that others take at the same moment
 
 
 class BrokerFailed(Exception):
@@ -86,24 +93,16 @@ class BrokerProcess:
         """Starts it and returns when it serves."""
         if self._process is not None:
             raise BrokerFailed("it is already started")
-        words = [sys.executable, "-m", "ottla.cli", "broker"]
-        for key, value in {**self.overrides, "log.dirs": str(self.data_dir)}.items():
-            words += ["--override", f"{key}={value}"]
-        source = str(Path(__file__).resolve().parents[2])  # the ottla that runs the test, installed or not
-        path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
-        with self._stderr.open("ab") as stderr:
-            self._process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env={**os.environ, "PYTHONPATH": path},
-            )
-        try:
-            self._await_ready(self._process)
-        except BaseException:
-            self.kill()
-            raise
+        wanted = self.overrides["listeners"]
+        for tries_left in reversed(range(TRIES)):
+            self.overrides["listeners"] = _with_free_ports(wanted)
+            try:
+                self._launch()
+                break
+            except BrokerFailed as failure:
+                chosen, self.overrides["listeners"] = self.overrides["listeners"], wanted
+                if chosen == wanted or "Address already in use" not in str(failure) or not tries_left:
+                    raise
         return self
 
     def stop(self) -> int:
@@ -153,6 +152,26 @@ class BrokerProcess:
 
     # -- the inside ----------------------------------------------------------------------------------------------
 
+    def _launch(self) -> None:
+        words = [sys.executable, "-m", "ottla.cli", "broker"]
+        for key, value in {**self.overrides, "log.dirs": str(self.data_dir)}.items():
+            words += ["--override", f"{key}={value}"]
+        source = str(Path(__file__).resolve().parents[2])  # the ottla that runs the test, installed or not
+        path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
+        with self._stderr.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        try:
+            self._await_ready(self._process)
+        except BaseException:
+            self.kill()
+            raise
+
     @property
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -183,6 +202,29 @@ class BrokerProcess:
             self.overrides["listeners"] = ",".join(
                 f"{listener.rpartition(':')[0]}:{port}" for listener, (_, port) in zip(listeners, self.addresses)
             )
+
+
+def _with_free_ports(listeners: str) -> str:
+    return ",".join(
+        re.sub(r"(.*):0$", lambda found: f"{found[1]}:{_free_port()}", listener) for listener in listeners.split(",")
+    )
+
+
+def _free_port() -> int:
+    """A port that is free now and that no outgoing connection will be given; 0 where the system leaves none."""
+    try:
+        end = int(OUTGOING_PORTS.read_text().split()[0])
+    except OSError:
+        end = 32_768
+    for port in SystemRandom().sample(range(LOWEST_PORT, end), 100) if end >= 2 * LOWEST_PORT else ():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
+    return 0
 
 
 def _read_until(pipe: IO[bytes], wanted: re.Pattern[bytes], deadline: float) -> tuple[bytes, bool]:
