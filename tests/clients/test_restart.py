@@ -229,10 +229,11 @@ def test_a_consumer_goes_on_over_a_restart(
     receiver = kind(ottla_broker.bootstrap)
     got = []
     for value in (b"one", b"two", b"three"):
+        if got:
+            end(ottla_broker)
         wire = Wire("127.0.0.1", ottla_broker.port)
         wire.produce("orders", [Record(0, NOON, None, value)])
         wire.close()
         got.append(next(iter(receiver)))
-        end(ottla_broker)
     receiver.close()
     assert got == [b"one", b"two", b"three"]

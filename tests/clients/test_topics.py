@@ -28,7 +28,7 @@ def strict_broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def impatient(client: Client, strict_broker: BrokerProcess) -> Iterator[Connected]:
-    connected = client.connect(strict_broker.bootstrap, patience=1.5)
+    connected = client.connect(strict_broker.bootstrap, patience=1)
     yield connected
     connected.close()
 
@@ -66,7 +66,7 @@ def test_a_partition_that_is_not_there_is_an_error(
 
 
 def test_an_illegal_topic_name_is_refused(client: Client, broker: BrokerProcess, wire: Wire) -> None:
-    connected = client.connect(broker.bootstrap, patience=1.5)
+    connected = client.connect(broker.bootstrap, patience=1)
     with pytest.raises(ClientError) as refused:
         connected.write("no spaces", sample(client.name, 1))
     if client.name in PASSES_ERRORS_ON:
