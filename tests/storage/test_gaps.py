@@ -26,7 +26,7 @@ def gapped(new_log: Callable[..., Scribe]) -> Scribe:
         path.write_bytes(b"".join(data[at * one : (at + 1) * one] for at in kept))
         for suffix in (".index", ".timeindex"):
             path.with_suffix(suffix).unlink()
-    return new_log(clean=True)
+    return new_log(clean=True, cleanup_policy="compact")
 
 
 @pytest.mark.parametrize(("offset", "found"), [(0, 0), (1, 2), (2, 2), (4, 4), (5, 9), (6, 9), (7, 9), (9, 9)])

@@ -11,6 +11,8 @@ cannot be read as such counts as absent: every checkpoint can be found again fro
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import os
 from collections.abc import Iterable
@@ -30,6 +32,8 @@ def read_checkpoint(path: Path) -> list[list[str]]:
         lines = path.read_text().splitlines()
     except FileNotFoundError:
         return []
+    except ValueError:  # not text at all
+        lines = []
     rows = [line.split() for line in lines[2:]]
     if len(lines) < 2 or lines[0] != "0" or not lines[1].isdigit() or len(rows) != int(lines[1]):
         log.warning("ignoring %s: it is not a checkpoint of version 0, or not all of one", path)
@@ -57,12 +61,19 @@ def write_offsets(path: Path, offsets: dict[TopicPartition, int]) -> None:
 
 def replace_file(path: Path, data: bytes, *, sync: bool) -> None:
     """Put `data` at `path`, wholly or not at all."""
-    beside = path.with_name(path.name + ".tmp")
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    beside = f"{path}.tmp"
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        os.write(fd, data)
-        if sync:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.replace(beside, path)
+        try:
+            written = os.write(fd, data)
+            if written != len(data):
+                raise OSError(errno.ENOSPC, f"the disk took {written} of {len(data)} bytes", str(path))
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise

@@ -11,6 +11,7 @@ Epochs and offsets both grow. A follower that asks where an epoch ended learns h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from ottla.storage.checkpoints import read_checkpoint, write_checkpoint
@@ -27,19 +28,26 @@ class LeaderEpochs:
         self._entries: list[tuple[int, int]] = []
         self.latest = NO_EPOCH
 
-    def open(self) -> None:
-        self._entries = [(int(epoch), int(start)) for epoch, start in read_checkpoint(self._path)]
-        self.latest = self._entries[-1][0] if self._entries else NO_EPOCH
+    def open(self) -> bool:
+        """Read what was written down; False when there is nothing that can be believed."""
+        try:
+            entries = [(int(epoch), int(start)) for epoch, start in read_checkpoint(self._path)]
+        except ValueError:
+            entries = []
+        for (epoch, start), (next_epoch, next_start) in pairwise(entries):
+            if next_epoch <= epoch or next_start <= start:
+                entries = []
+                break
+        self._entries = entries
+        self.latest = entries[-1][0] if entries else NO_EPOCH
+        return bool(entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """From `start_offset` on, records are of `epoch`."""
+        """From `start_offset` on, records are of `epoch`. OSError, and it is not so, when that cannot be written."""
         if epoch <= self.latest:
             return
-        while self._entries and self._entries[-1][1] >= start_offset:
-            self._entries.pop()  # an epoch that wrote nothing
-        self._entries.append((epoch, start_offset))
-        self.latest = epoch
-        self._write()
+        kept = [entry for entry in self._entries if entry[1] < start_offset]  # the others wrote nothing
+        self._keep([*kept, (epoch, start_offset)])
 
     def end_offset(self, epoch: int, log_end: int) -> tuple[int, int]:
         """The largest epoch not above `epoch`, and the offset at which it ends. (-1, -1): we cannot tell."""
@@ -65,10 +73,7 @@ class LeaderEpochs:
     def truncate_end(self, offset: int) -> None:
         """Records from `offset` on are gone."""
         kept = [entry for entry in self._entries if entry[1] < offset]
-        if kept != self._entries:
-            self._entries = kept
-            self.latest = kept[-1][0] if kept else NO_EPOCH
-            self._write()
+        self._keep(kept)
 
     def truncate_start(self, offset: int) -> None:
         """Records before `offset` are gone; the epoch of `offset` now begins there."""
@@ -76,12 +81,17 @@ class LeaderEpochs:
         epoch = self.epoch_at(offset)
         if epoch != NO_EPOCH:
             kept.insert(0, (epoch, offset))
-        if kept != self._entries:
-            self._entries = kept
-            self._write()
+        self._keep(kept)
+
+    def clear(self) -> None:
+        """Nothing is known: the epochs are about to be learnt from the log."""
+        self._keep([])
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(self._entries)
 
-    def _write(self) -> None:
-        write_checkpoint(self._path, [(str(epoch), str(start)) for epoch, start in self._entries])
+    def _keep(self, entries: list[tuple[int, int]]) -> None:
+        if entries != self._entries:
+            write_checkpoint(self._path, [(str(epoch), str(start)) for epoch, start in entries])
+            self._entries = entries
+            self.latest = entries[-1][0] if entries else NO_EPOCH

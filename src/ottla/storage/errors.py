@@ -7,6 +7,10 @@ class StorageError(Exception):
     """The disk let us down: the request fails, and what was acknowledged before it is still there."""
 
 
+class CorruptLog(StorageError):
+    """Data that was safely on disk is damaged or gone: nothing is cut off, the partition goes offline."""
+
+
 class OffsetOutOfRange(Exception):
     """A read below the log's start or beyond its end."""
 
@@ -17,6 +21,10 @@ class OffsetOutOfRange(Exception):
 
 class DirectoryInUse(Exception):
     """Another broker holds the data directory."""
+
+
+class DamagedDirectory(Exception):
+    """A data directory that cannot be used as it is."""
 
 
 class ForeignDirectory(Exception):

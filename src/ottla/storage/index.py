@@ -15,6 +15,7 @@ import os
 import struct
 from array import array
 from bisect import bisect_right
+from contextlib import suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
@@ -53,7 +54,8 @@ class SparseIndex:
         values.append(value)
         self.last_key = key
         if len(keys) >= TAIL:
-            self.flush()
+            with suppress(OSError):  # a full disk: they stay in memory, and are tried again with the next entry
+                self.flush()
 
     def last(self) -> tuple[int, int] | None:
         if self._tail[KEY]:
@@ -105,6 +107,17 @@ class SparseIndex:
         self._in_file += len(keys)
         self._tail = (array("q"), array("q"))
         self._unmap()
+
+    def fsync(self) -> None:
+        """Put the file on disk, if there is one."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def truncate(self, entries: int) -> None:
         """Keep the first `entries`."""

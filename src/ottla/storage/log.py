@@ -13,7 +13,8 @@ any.
 
 After a proper stop the files are believed. Otherwise everything from the recovery point on is read, checked against its
 CRCs and cut behind the last good batch: what was acknowledged had reached the page cache, so the death of the process
-alone takes nothing away.
+alone takes nothing away. What lies before the recovery point is surely on disk; if that is damaged nothing is cut, and
+CorruptLog says where, at once or when somebody reads there.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from pathlib import Path
 from ottla.config.topic import TopicConfig
 from ottla.protocol.batch import CONTROL, BatchHeader
 from ottla.protocol.records import first_at_or_after, max_timestamp_record
-from ottla.storage import leftovers
 from ottla.storage.epochs import LeaderEpochs
-from ottla.storage.errors import OffsetOutOfRange
+from ottla.storage.errors import CorruptLog, OffsetOutOfRange
 from ottla.storage.file import FileSlice, Handles
 from ottla.storage.producers import CorruptSnapshot, ProducerStates
-from ottla.storage.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment, file_name
+from ottla.storage.scan import NEVER
+from ottla.storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
+from ottla.storage.survey import survey
 
 logger = logging.getLogger(__name__)
 
@@ -86,56 +88,88 @@ class Log:
         self.directory.mkdir(parents=True)
         self._begin_segment(0)
 
-    def open(self, *, clean: bool, recovery_point: int = 0, start_offset: int = 0) -> None:
-        """Take up the log as it lies on disk."""
-        sizes = self._sizes()
-        bases = sorted(sizes)
-        self.epochs.open()
+    def open(self, *, clean: bool, recovery_point: int = 0, start_offset: int = 0, was_compacted: bool = False) -> None:
+        """Take up the log as it lies on disk. CorruptLog, and nothing is changed, when what was flushed is damaged."""
+        found = survey(self.directory)
+        found.sweep()
+        has_gaps = was_compacted or "compact" in self.config.cleanup_policy
+        flushed = NEVER if clean else recovery_point
+        trusted, checked = found.split(flushed)
         self.recovery_point = recovery_point
-        for base, following in zip(bases, [*bases[1:], None], strict=True):
+        epochs_known = self.epochs.open()
+        for base, following in trusted:
+            if not found.sizes[base] and not has_gaps:
+                raise CorruptLog(f"{self.directory}: segment {base} is empty, and it had been on disk")
             segment = Segment(self.directory, base)
+            segment.take_up(following, found.sizes[base])
             self._add(segment)
-            if following is not None and (clean or following <= recovery_point):
-                segment.take_up(following, sizes[base])
-            elif clean:
-                segment.open()
-            elif self._recover(segment) and following is not None:
-                self._drop_behind(bases)
-                break
-        if not bases:
+        if clean and checked:
+            ((base, _),) = checked
+            segment = Segment(self.directory, base)
+            segment.open()
+            self._add(segment)
+            self._load_producers(found.snapshots, segment.next_offset)
+        else:
+            self._load_producers(found.snapshots, checked[0][0] if checked else 0)
+            self._recover(checked, recovery_point, has_gaps)
+        self.end_offset = self.active.next_offset if self.segments else start_offset
+        if self.end_offset < recovery_point:
+            raise CorruptLog(
+                f"{self.directory}: the log ends at {self.end_offset}, and up to {recovery_point} it had been on disk"
+            )
+        if not self.segments:
             self._begin_segment(start_offset)
-        self.end_offset = self.active.next_offset
-        self.recovery_point = min(self.recovery_point, self.end_offset)
+        self.recovery_point = self.end_offset if clean else min(recovery_point, self.end_offset)
         self.start_offset = min(max(start_offset, self.segments[0].base_offset), self.end_offset)
+        if not epochs_known:
+            self._find_epochs()
         self.epochs.truncate_start(self.start_offset)
         self.epochs.truncate_end(self.end_offset)
-        self._load_producers()
+        self.let_go()
 
-    def _sizes(self) -> dict[int, int]:
-        """Base offset and size of each `.log`, after putting in order what a crash may have left behind."""
-        sizes = {}
-        with os.scandir(self.directory) as entries:
-            for entry in entries:
-                if entry.name.endswith(LOG_SUFFIX):
-                    sizes[int(entry.name.removesuffix(LOG_SUFFIX))] = entry.stat().st_size
-                elif entry.name.endswith(leftovers.SUFFIXES):
-                    break
-            else:
-                return sizes
-        leftovers.settle(self.directory)
-        return {int(path.stem): path.stat().st_size for path in self.directory.glob("*" + LOG_SUFFIX)}
-
-    def _recover(self, segment: Segment) -> bool:
-        """Check a segment that may be damaged; whether something was cut off."""
-        lost = segment.recover(index_interval=self.config.index_interval_bytes)
-        if lost:
-            logger.warning(
-                "%s: cut off %d bytes behind offset %d that were never acknowledged or are damaged",
-                self.directory.name,
-                lost,
-                segment.next_offset,
+    def _recover(self, checked: list[tuple[int, int]], recovery_point: int, has_gaps: bool) -> None:
+        """Look through what may not have reached the disk, and cut off what is damaged of it."""
+        for at, (base, following) in enumerate(checked):
+            segment = Segment(self.directory, base)
+            behind = segment.recover(
+                check_from=recovery_point,
+                highest=following - 1,
+                gaps=has_gaps,
+                interval=self.config.index_interval_bytes,
+                visit=self._replay,
             )
-        return lost > 0
+            is_last = at == len(checked) - 1
+            if segment.next_offset < recovery_point and (behind or is_last or not has_gaps):
+                segment.close()
+                raise CorruptLog(
+                    f"{segment.file.path}: the log breaks off at offset {segment.next_offset} (byte {segment.size}), "
+                    f"and up to {recovery_point} it had been on disk"
+                )
+            segment.cut()
+            self._add(segment)
+            if behind:
+                logger.warning(
+                    "%s: cut off %d bytes behind offset %d that were never acknowledged or are damaged",
+                    self.directory.name,
+                    behind,
+                    segment.next_offset,
+                )
+            if behind or (segment.next_offset < following and not is_last and not has_gaps):
+                self._drop([base for base, _ in checked[at + 1 :]])
+                break
+            if not is_last:
+                self.producers.save(self.directory / file_name(following, SNAPSHOT_SUFFIX))
+
+    def _find_epochs(self) -> None:
+        """Learn from the batches which epochs wrote them. They only grow, so few segments must be looked through."""
+        self.epochs.clear()
+        firsts = [(segment, next(segment.batches(0), None)) for segment in self.segments]
+        heads = [(segment, first[1]) for segment, first in firsts if first is not None]
+        for at, (segment, header) in enumerate(heads):
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if at == len(heads) - 1 or heads[at + 1][1].partition_leader_epoch > self.epochs.latest:
+                for _, one in segment.batches(0):
+                    self.epochs.assign(one.partition_leader_epoch, one.base_offset)
 
     def _begin_segment(self, base_offset: int) -> None:
         segment = Segment(self.directory, base_offset)
@@ -149,8 +183,8 @@ class Log:
         jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
         self._jitter = random.randrange(jitter) if jitter > 0 else 0
 
-    def _drop_behind(self, bases: list[int]) -> None:
-        for base in bases[bases.index(self.active.base_offset) + 1 :]:
+    def _drop(self, bases: list[int]) -> None:
+        for base in bases:
             logger.warning("%s: dropping segment %d behind a damaged one", self.directory.name, base)
             Segment(self.directory, base).delete_files()
 
@@ -163,6 +197,11 @@ class Log:
         self._snapshot()
         self.recovery_point = self.end_offset
         self.abandon()
+
+    def let_go(self) -> None:
+        """Close the files until somebody needs them: most logs of a broker are idle."""
+        for segment in self.segments:
+            segment.let_go()
 
     def abandon(self) -> None:
         """Let go of the files as they are."""
@@ -317,49 +356,45 @@ class Log:
     # -- producers -----------------------------------------------------------------------------------------------
 
     def _snapshot(self) -> None:
-        """Keep the producers as they are at the end; older snapshots than the last two are of no more use."""
-        if len(self.producers) or any(self.directory.glob("*" + SNAPSHOT_SUFFIX)):
-            self.producers.save(self.directory / file_name(self.end_offset, SNAPSHOT_SUFFIX))
-            bases = set(self._bases[-2:])
-            for offset, path in self._snapshots():
-                if offset != self.end_offset and offset not in bases:
-                    path.unlink(missing_ok=True)
-
-    def _snapshots(self) -> list[tuple[int, Path]]:
-        found = [(int(path.stem), path) for path in self.directory.glob("*" + SNAPSHOT_SUFFIX) if path.stem.isdigit()]
-        return sorted(found, reverse=True)
-
-    def _load_producers(self) -> None:
-        """The newest snapshot that can be believed, and what was written after it."""
-        self.producers.clear()
-        replay_from = self.start_offset
-        for offset, path in self._snapshots():
-            if offset > self.end_offset:
-                path.unlink()
-                continue
-            try:
-                self.producers.decode(path.read_bytes())
-            except CorruptSnapshot as error:
-                logger.warning("%s: ignoring %s: %s", self.directory.name, path.name, error)
-                path.unlink()
-                continue
-            replay_from = offset
-            break
-        if replay_from >= self.end_offset:
+        """Keep the producers as they are at the end, so that a restart need not read the log to know them."""
+        if self.end_offset <= self._bases[0]:
             return
-        for _, _, header in self.batches(replay_from):
-            if header.base_offset < replay_from:
-                continue
-            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            if header.producer_id >= 0 and not header.is_control:
-                self.producers.appended(
-                    header.producer_id,
-                    header.producer_epoch,
-                    header.base_sequence,
-                    header.last_sequence,
-                    header.base_offset,
-                    header.max_timestamp,
-                )
+        try:
+            self.producers.save(self.directory / file_name(self.end_offset, SNAPSHOT_SUFFIX))
+        except OSError as error:
+            logger.warning("%s: no snapshot of producers at %d: %s", self.directory.name, self.end_offset, error)
+
+    def _load_producers(self, snapshots: list[int], end: int) -> None:
+        """Producers as of the offset `end`: the newest snapshot that can be believed, and what was written after it.
+
+        Snapshots beyond `end` are of records that are about to be looked at anyway, or that are gone.
+        """
+        self.producers.clear()
+        replay_from = 0
+        for offset in snapshots:  # newest first
+            path = self.directory / file_name(offset, SNAPSHOT_SUFFIX)
+            if offset <= end:
+                try:
+                    self.producers.decode(path.read_bytes())
+                    replay_from = offset
+                    break
+                except CorruptSnapshot as error:
+                    logger.warning("%s: ignoring %s: %s", self.directory.name, path.name, error)
+            path.unlink(missing_ok=True)
+        if replay_from < end:
+            at = max(0, bisect_right(self._bases, replay_from) - 1)
+            for segment in self.segments[at:]:
+                if segment.next_offset > replay_from:
+                    segment.scan_headers(lambda header: self._replay(header) if header[0] >= replay_from else None)
+                    segment.let_go()
+
+    def _replay(self, header: tuple[int, ...]) -> None:
+        """Learn from a batch's header, as append does."""
+        self.epochs.assign(header[2], header[0])
+        if header[9] >= 0 and not header[5] & CONTROL:
+            first = header[11]
+            last = (first + header[6]) & 0x7FFFFFFF
+            self.producers.appended(header[9], header[10], first, last, header[0], header[8])
 
 
 def fsync_directory(path: Path) -> None:

@@ -7,7 +7,8 @@
 A sealed segment (all but the last) that was closed properly is taken up by its name and size alone; its indexes are
 looked at when somebody needs them. Only the last segment of a log is written to. An append is one write to the page
 cache; if the disk refuses it, the file is cut back to where it was, so a segment never holds part of a batch that was
-refused.
+refused. What cannot be a batch is CorruptLog where the file was surely on disk, and the end of the log where it was not
+(log.py, scan.py).
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from ottla.protocol.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader, crc_of
-from ottla.storage.errors import StorageError
+from ottla.protocol.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader
+from ottla.storage.errors import CorruptLog, StorageError
 from ottla.storage.file import FileSlice, SegmentFile
 from ottla.storage.index import KEY, VALUE, OffsetIndex, TimeIndex
 from ottla.storage.leftovers import DELETED_SUFFIX
+from ottla.storage.scan import NEVER, UNTIMED, Scanned, Visit, scan
 
 LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX = ".log", ".index", ".timeindex", ".snapshot"
 TXN_INDEX_SUFFIX = ".txnindex"
@@ -29,12 +31,12 @@ TXN_INDEX_SUFFIX = ".txnindex"
 SMALL_READ = 64 * 1024  # read at once; more is read as the client's socket drains
 SCAN_CHUNK = 64 * 1024
 SKIM_CHUNK = 8 * 1024  # about what lies between two index entries
-RECOVERY_CHUNK = 4 * 1024 * 1024
+STALE = 1024 * 1024  # an index that ends so long before its log does not help to find things in it
 HINTS = 256
-UNTIMED = 1 << 62  # later than any batch: records of format 0 have no time, and never make a segment look old
+NO_TIME = (-1, 0)  # as last entry of a time index that has none
 
 _HEAD = struct.Struct(">qi")  # base offset, length
-_SKIM = struct.Struct(">qi11xi")  # base offset, length, last offset delta
+_SKIM = struct.Struct(">qi4xb6xi")  # base offset, length, format, last offset delta
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -91,70 +93,127 @@ class Segment:
     def load(self) -> None:
         """Learn what the indexes of a segment that was taken up have to say."""
         if not self._loaded:
-            next_offset = self.next_offset
-            self.open()
-            self.next_offset = max(next_offset, self.next_offset)
+            following = self.next_offset
+            self.open(following - 1)
+            self.next_offset = following
 
-    def open(self) -> None:
-        """Take up a segment that was closed properly: believe its indexes, look only behind their last entry."""
-        self._loaded = True
+    def open(self, highest: int = NEVER) -> None:
+        """Take up a segment that is known to be on disk as it was: believe its indexes, look only behind their last
+        entries. CorruptLog when it is not as it was."""
         self.size = os.fstat(self.file.fd).st_size
         self.index.open()
         self.time_index.open()
-        if self.size and not self._indexes_fit():
-            self.rebuild()
-            return
-        last = self.time_index.last()
-        if last:
-            self.max_timestamp, self.max_timestamp_offset = last[KEY], last[VALUE] + self.base_offset
-        entry = self.index.last()
-        self._follow(entry[VALUE] if entry else 0)
+        if self.size and not (self._indexes_fit() and self._follow(highest)):
+            self.rebuild(highest)
+        self._loaded = True
 
     def _indexes_fit(self) -> bool:
-        last = self.index.last()
+        """Whether the last entries are about batches that are there. An index may miss, or be of something else."""
+        newest, last = self.time_index.last() or NO_TIME, self.index.last()
         if last is None:
-            return self.size <= RECOVERY_CHUNK and len(self.time_index) > 0
-        header = self._header_at(last[VALUE])
-        return header is not None and header.last_offset == last[KEY] + self.base_offset and len(self.time_index) > 0
+            if len(self.time_index) > 1 or self.size > STALE:
+                return False
+        else:
+            header = self._header_at(last[VALUE])
+            if (
+                header is None
+                or last[VALUE] == 0
+                or header.last_offset != last[KEY] + self.base_offset
+                or header.max_timestamp > newest[KEY]
+            ):
+                return False
+        return newest is NO_TIME or self._has_timestamp(newest[VALUE] + self.base_offset, newest[KEY])
 
-    def _follow(self, position: int) -> None:
-        """Learn of the batches from `position` on, which are known to be whole."""
-        end = position
-        for at, header in self.batches(position):
+    def _has_timestamp(self, last_offset: int, timestamp: int) -> bool:
+        """Whether a batch that ends with that offset has that timestamp as its largest."""
+        entry = self.index.floor(KEY, last_offset - self.base_offset)
+        position = entry[VALUE] if entry else 0
+        if 0 <= position < self.size:
+            for _, header in self._plausible(position):
+                if header.last_offset >= last_offset:
+                    return header.last_offset == last_offset and header.max_timestamp == timestamp
+        return False
+
+    def _follow(self, highest: int) -> bool:
+        """Learn of the batches behind the last index entry; False when the indexes are no help for that."""
+        newest, entry = self.time_index.last() or NO_TIME, self.index.last()
+        self.max_timestamp, self.max_timestamp_offset = newest[KEY], newest[VALUE] + self.base_offset
+        end = start = entry[VALUE] if entry else 0
+        for at, header in self._plausible(start):
+            if at > start + STALE:
+                return False
             self._note(header.last_offset, header.max_timestamp)
             self._since_index = header.size
             end = at + header.size
-        self.size = end
         self._read_first_timestamp()
+        return end == self.size and self.next_offset - 1 <= highest
 
-    def rebuild(self) -> None:
-        """Make the indexes anew from a log that is known to be whole."""
-        self.recover(check_crc=False, index_interval=4096)
-
-    def recover(self, *, check_crc: bool = True, index_interval: int = 4096) -> int:
-        """Check every batch, cut the file behind the last good one, make the indexes anew. Returns the bytes cut."""
+    def rebuild(self, highest: int = NEVER) -> None:
+        """Make the indexes anew from a log that is on disk as it was. CorruptLog when it is not."""
+        on_disk = os.fstat(self.file.fd).st_size
+        scanned = self._scan(on_disk, NEVER, highest, True, 4096, None)
+        if scanned.end < on_disk:
+            raise self.damage_at(scanned.end)
         self._loaded = True
+        self.flush_indexes()
+
+    def recover(
+        self,
+        *,
+        check_from: int = 0,
+        highest: int = NEVER,
+        gaps: bool = True,
+        interval: int = 4096,
+        visit: Visit | None = None,
+    ) -> int:
+        """Look for the end of the good batches, and make the indexes anew. Returns the bytes that lie behind it.
+
+        Nothing is cut off: see `cut`. Of batches below `check_from` only the headers are looked at.
+        """
+        on_disk = os.fstat(self.file.fd).st_size
+        scanned = self._scan(on_disk, check_from, highest, gaps, interval, visit)
+        self._loaded = True
+        return on_disk - scanned.end
+
+    def cut(self) -> None:
+        """Make the file end where the good batches end, and put the indexes beside it."""
+        os.ftruncate(self.file.fd, self.size)
+        self.flush_indexes()
+
+    def _scan(
+        self, on_disk: int, check_from: int, highest: int, gaps: bool, interval: int, visit: Visit | None
+    ) -> Scanned:
         self.index.clear()
         self.time_index.clear()
-        self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
-        self.next_offset = self.base_offset
-        self._since_index = 0
         self._hints.clear()
-        on_disk = os.fstat(self.file.fd).st_size
-        self.size = on_disk
-        good = 0
-        for position, header in self.batches(0, check_crc=check_crc):
-            if header.base_offset < self.next_offset or header.record_count < 0 or header.last_offset_delta < 0:
-                break
-            self._note(header.last_offset, header.max_timestamp)
-            self._index_batch(header.last_offset, position, header.size, index_interval)
-            good = position + header.size
-        if good < on_disk:
-            os.ftruncate(self.file.fd, good)
-        self.size = good
-        self._read_first_timestamp()
-        self.flush_indexes()
-        return on_disk - good
+        scanned = scan(
+            self.file.fd,
+            on_disk,
+            self.base_offset,
+            check_from=check_from,
+            highest=highest,
+            gaps=gaps,
+            interval=interval,
+            indexes=(self.index, self.time_index),
+            visit=visit,
+        )
+        self.size, self.next_offset = scanned.end, scanned.next_offset
+        self.max_timestamp, self.max_timestamp_offset = scanned.max_timestamp, scanned.max_timestamp_offset
+        self.first_timestamp = scanned.first_timestamp
+        self._since_index = scanned.since_index
+        self._measure_indexes()
+        return scanned
+
+    def scan_headers(self, visit: Visit) -> None:
+        """Show `visit` the headers of batches of producers, and those where the leader epoch changes."""
+        scanned = scan(self.file.fd, self.size, self.base_offset, check_from=NEVER, visit=visit)
+        if scanned.end < self.size:
+            raise self.damage_at(scanned.end)
+
+    def damage_at(self, position: int) -> CorruptLog:
+        return CorruptLog(
+            f"{self.file.path}: the batch at byte {position} of {self.size} is damaged, and it had been on disk"
+        )
 
     def _read_first_timestamp(self) -> None:
         first = self._header_at(0)
@@ -200,11 +259,6 @@ class Segment:
         if timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
 
-    def _index_batch(self, last_offset: int, position: int, size: int, interval: int) -> None:
-        if self._since_index > interval:
-            self._add_entries(last_offset, position)
-        self._since_index += size
-
     def _add_entries(self, last_offset: int, position: int) -> None:
         self.index.append(last_offset - self.base_offset, position)
         self._add_time_entry()
@@ -224,7 +278,10 @@ class Segment:
         self.time_index.flush()
 
     def fsync(self) -> None:
+        """Put it on disk, with its indexes once they are complete."""
         os.fsync(self.file.fd)
+        self.index.fsync()
+        self.time_index.fsync()
 
     def seal(self) -> None:
         """Nothing more is written here: complete the indexes, give back what was set aside."""
@@ -250,37 +307,37 @@ class Segment:
         data = os.pread(self.file.fd, HEADER_SIZE, position)
         return BatchHeader._make(HEADER.unpack(data)) if len(data) == HEADER_SIZE else None
 
-    def batches(self, position: int, *, check_crc: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from `position` on; ends at the first that is not whole and plausible."""
+    def batches(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from `position` on. CorruptLog where there is none before the end."""
+        for at, header in self._plausible(position):
+            yield at, header
+            position = at + header.size
+        if position < self.size:
+            raise self.damage_at(position)
+
+    def _plausible(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The same, but it just ends where there is none."""
         file = self.file
         fd = file.fd
         file.acquire()  # who walks through may pause for long, and the segment may be deleted meanwhile
         try:
-            yield from self._walk(fd, position, check_crc)
+            yield from self._walk(fd, position)
         finally:
             file.release()
 
-    def _walk(self, fd: int, position: int, check_crc: bool) -> Iterator[tuple[int, BatchHeader]]:
+    def _walk(self, fd: int, position: int) -> Iterator[tuple[int, BatchHeader]]:
         size = self.size
         chunk, start = b"", position
-        wanted = RECOVERY_CHUNK if check_crc else SCAN_CHUNK
         while position + HEADER_SIZE <= size:
             at = position - start
             if at + HEADER_SIZE > len(chunk):
-                chunk, start, at = os.pread(fd, wanted, position), position, 0
+                chunk, start, at = os.pread(fd, SCAN_CHUNK, position), position, 0
                 if len(chunk) < HEADER_SIZE:
                     return
             header = BatchHeader._make(HEADER.unpack_from(chunk, at))
             length = header.batch_length + LENGTH_OVERHEAD
             if header.magic != MAGIC or length < HEADER_SIZE or position + length > size:
                 return
-            if check_crc:
-                if at + length > len(chunk):
-                    chunk, start, at = os.pread(fd, max(wanted, length), position), position, 0
-                    if length > len(chunk):
-                        return
-                if crc_of(chunk, at, at + length) != header.crc:
-                    return
             yield position, header
             position += length
 
@@ -292,9 +349,21 @@ class Segment:
         self.load()
         if offset >= self.next_offset:
             return self.size
+        try:
+            return self._find(offset)
+        except CorruptLog:
+            if len(self.index) == 0:
+                raise
+            self.rebuild(self.next_offset - 1)  # the index may be at fault; if the log is, this says so
+            return self._find(offset)
+
+    def _find(self, offset: int) -> int:
         entry = self.index.floor(KEY, offset - self.base_offset)
         next_base = self.base_offset if entry is None else -1
-        for position, _, last_offset in self._skim(entry[VALUE] if entry else 0):
+        start = entry[VALUE] if entry else 0
+        for position, _, last_offset in self._skim(start):
+            if entry and position == start and last_offset != entry[KEY] + self.base_offset:
+                raise self.damage_at(position)  # the index is wrong
             if last_offset >= offset:
                 if next_base == offset:
                     self._remember(offset, position)
@@ -311,16 +380,20 @@ class Segment:
         """(position, end, last offset) of each batch from `position` on; reads no more of them than that takes."""
         fd, size = self.file.fd, self.size
         chunk, at = b"", 0
-        while position + HEADER_SIZE <= size:
+        lowest = self.base_offset
+        if position < 0:
+            raise self.damage_at(position)
+        while position < size:
             if at + _SKIM.size > len(chunk):
                 chunk, at = os.pread(fd, SKIM_CHUNK, position), 0
                 if len(chunk) < _SKIM.size:
-                    return
-            base_offset, length, delta = _SKIM.unpack_from(chunk, at)
+                    raise self.damage_at(position)
+            base_offset, length, magic, delta = _SKIM.unpack_from(chunk, at)
             length += LENGTH_OVERHEAD
-            if length < HEADER_SIZE:
-                return
+            if length < HEADER_SIZE or magic != MAGIC or position + length > size or base_offset < lowest or delta < 0:
+                raise self.damage_at(position)
             yield position, position + length, base_offset + delta
+            lowest = base_offset + delta
             position += length
             at += length
 
@@ -346,9 +419,9 @@ class Segment:
         entry = self.index.floor(VALUE, end)
         if entry is not None and entry[VALUE] > start:
             header = self._header_at(entry[VALUE])
-            if header is not None:
+            if header is not None and header.last_offset == entry[KEY] + self.base_offset:
                 self._remember(header.base_offset, entry[VALUE])  # where this reader goes on
-            return entry[VALUE]
+                return entry[VALUE]
         cut = start
         for position, after, _ in self._skim(start):
             if after > end and not (at_least_one and position == start):
@@ -367,12 +440,24 @@ class Segment:
         self.load()
         if self.max_timestamp < timestamp:
             return
-        known = self.time_index.ceiling(KEY, timestamp)
-        entry = self.index.last() if known is None else self.index.floor(KEY, known[VALUE] - 1)
-        start = max(entry[VALUE] if entry else 0, self.position_of(offset) if offset > self.base_offset else 0)
+        start = self._start_of(timestamp)
+        if start is None:
+            self.rebuild(self.next_offset - 1)
+            start = self._start_of(timestamp) or 0
+        start = max(start, self.position_of(offset) if offset > self.base_offset else 0)
         for position, header in self.batches(start):
             if header.max_timestamp >= timestamp:
                 yield position, header
+
+    def _start_of(self, timestamp: int) -> int | None:
+        """Where to begin to look for `timestamp`; None when the index is wrong about it."""
+        known = self.time_index.ceiling(KEY, timestamp)
+        entry = self.index.last() if known is None else self.index.floor(KEY, known[VALUE] - 1)
+        if entry is None:
+            return 0
+        header = self._header_at(entry[VALUE])
+        fits = header is not None and header.last_offset == entry[KEY] + self.base_offset
+        return entry[VALUE] if fits else None
 
     def batch_at(self, position: int) -> bytes:
         """The whole batch at `position`."""
