@@ -309,10 +309,11 @@ class Segment:
 
     def batches(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from `position` on. CorruptLog where there is none before the end."""
+        size = self.size  # there may be more before the end is reached
         for at, header in self._plausible(position):
             yield at, header
             position = at + header.size
-        if position < self.size:
+        if position < size:
             raise self.damage_at(position)
 
     def _plausible(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
