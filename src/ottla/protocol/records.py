@@ -112,10 +112,10 @@ def iter_payload(header: BatchHeader, data: bytes) -> Iterator[Record]:
                     n += (m << 7) - 128
                     p += 1
                 else:
-                    n, p = _long_varint(data, p - 1)
+                    n, p = long_varint(data, p - 1)
             end = p + (n >> 1)
             if n & 1 or end > end_of_data:
-                raise CorruptBatch(f"record of {_zigzag(n)} bytes, {end_of_data - p} left")
+                raise CorruptBatch(f"record of {unzigzag(n)} bytes, {end_of_data - p} left")
             n = data[p + 1]
             p += 2
             if n > 127:
@@ -123,7 +123,7 @@ def iter_payload(header: BatchHeader, data: bytes) -> Iterator[Record]:
                     n += (m << 7) - 128
                     p += 1
                 else:
-                    n, p = _long_varint(data, p - 1, 10)
+                    n, p = long_varint(data, p - 1, 10)
             timestamp = base_timestamp if append_time else base_timestamp + (n >> 1 ^ -(n & 1))
             if not INT64_MIN <= timestamp <= INT64_MAX:
                 raise CorruptBatch(f"timestamp {timestamp}")
@@ -134,9 +134,9 @@ def iter_payload(header: BatchHeader, data: bytes) -> Iterator[Record]:
                     n += (m << 7) - 128
                     p += 1
                 else:
-                    n, p = _long_varint(data, p - 1)
+                    n, p = long_varint(data, p - 1)
             if n & 1 or not offset_delta < n >> 1 <= last_delta:
-                raise CorruptBatch(f"offset delta {_zigzag(n)} after {offset_delta}, last is {last_delta}")
+                raise CorruptBatch(f"offset delta {unzigzag(n)} after {offset_delta}, last is {last_delta}")
             offset_delta = n >> 1
             n = data[p]
             p += 1
@@ -148,10 +148,10 @@ def iter_payload(header: BatchHeader, data: bytes) -> Iterator[Record]:
                         n += (m << 7) - 128
                         p += 1
                     else:
-                        n, p = _long_varint(data, p - 1)
+                        n, p = long_varint(data, p - 1)
                 q = p + (n >> 1)
                 if n & 1 or q > end:
-                    raise CorruptBatch(f"key of {_zigzag(n)} bytes, {end - p} left in the record")
+                    raise CorruptBatch(f"key of {unzigzag(n)} bytes, {end - p} left in the record")
                 key = data[p:q]
                 p = q
             n = data[p]
@@ -164,10 +164,10 @@ def iter_payload(header: BatchHeader, data: bytes) -> Iterator[Record]:
                         n += (m << 7) - 128
                         p += 1
                     else:
-                        n, p = _long_varint(data, p - 1)
+                        n, p = long_varint(data, p - 1)
                 q = p + (n >> 1)
                 if n & 1 or q > end:
-                    raise CorruptBatch(f"value of {_zigzag(n)} bytes, {end - p} left in the record")
+                    raise CorruptBatch(f"value of {unzigzag(n)} bytes, {end - p} left in the record")
                 value = data[p:q]
                 p = q
             if data[p]:
@@ -247,29 +247,29 @@ def build_batch(
         if not INT64_MIN <= timestamp - base_timestamp <= INT64_MAX:
             raise InvalidRecord(f"timestamp {timestamp} in a batch that begins at {base_timestamp}")
         record = bytearray(1)
-        _put_varint(record, timestamp - base_timestamp)
-        _put_varint(record, delta)
+        put_varint(record, timestamp - base_timestamp)
+        put_varint(record, delta)
         if key is None:
             record.append(1)
         else:
-            _put_varint(record, len(key))
+            put_varint(record, len(key))
             record += key
         if value is None:
             record.append(1)
         else:
-            _put_varint(record, len(value))
+            put_varint(record, len(value))
             record += value
-        _put_varint(record, len(headers))
+        put_varint(record, len(headers))
         for name, content in headers:
             encoded = name.encode("utf-8", "surrogateescape")
-            _put_varint(record, len(encoded))
+            put_varint(record, len(encoded))
             record += encoded
             if content is None:
                 record.append(1)
             else:
-                _put_varint(record, len(content))
+                put_varint(record, len(content))
                 record += content
-        _put_varint(body, len(record))
+        put_varint(body, len(record))
         body += record
         count += 1
     if last_offset_delta is not None:
@@ -378,10 +378,10 @@ def _skim(batch: Buffer, limit: int) -> Iterator[tuple[int, int, bool]]:
                     n += (m << 7) - 128
                     p += 1
                 else:
-                    n, p = _long_varint(data, p - 1)
+                    n, p = long_varint(data, p - 1)
             end = p + (n >> 1)
             if n & 1 or end > end_of_data:
-                raise CorruptBatch(f"record of {_zigzag(n)} bytes, {end_of_data - p} left")
+                raise CorruptBatch(f"record of {unzigzag(n)} bytes, {end_of_data - p} left")
             n = data[p + 1]
             p += 2
             if n > 127:
@@ -389,7 +389,7 @@ def _skim(batch: Buffer, limit: int) -> Iterator[tuple[int, int, bool]]:
                     n += (m << 7) - 128
                     p += 1
                 else:
-                    n, p = _long_varint(data, p - 1, 10)
+                    n, p = long_varint(data, p - 1, 10)
             timestamp = base_timestamp if append_time else base_timestamp + (n >> 1 ^ -(n & 1))
             if not INT64_MIN <= timestamp <= INT64_MAX:
                 raise CorruptBatch(f"timestamp {timestamp}")
@@ -400,9 +400,9 @@ def _skim(batch: Buffer, limit: int) -> Iterator[tuple[int, int, bool]]:
                     n += (m << 7) - 128
                     p += 1
                 else:
-                    n, p = _long_varint(data, p - 1)
+                    n, p = long_varint(data, p - 1)
             if n & 1 or not offset_delta < n >> 1 <= last_delta:
-                raise CorruptBatch(f"offset delta {_zigzag(n)} after {offset_delta}, last is {last_delta}")
+                raise CorruptBatch(f"offset delta {unzigzag(n)} after {offset_delta}, last is {last_delta}")
             offset_delta = n >> 1
             if p >= end:
                 raise CorruptBatch("record ends before its key")
@@ -416,29 +416,29 @@ def _skim(batch: Buffer, limit: int) -> Iterator[tuple[int, int, bool]]:
 
 def _read_headers(data: bytes, p: int, end: int) -> tuple[tuple[Header, ...], int]:
     """The headers whose count stands at `p`, and the position after them. The record must end by `end`."""
-    count, p = _long_varint(data, p)
+    count, p = long_varint(data, p)
     if count & 1 or count >> 1 > end - p:
-        raise CorruptBatch(f"{_zigzag(count)} headers, {end - p} bytes left in the record")
+        raise CorruptBatch(f"{unzigzag(count)} headers, {end - p} bytes left in the record")
     headers: list[Header] = []
     for _ in range(count >> 1):
-        n, p = _long_varint(data, p)
+        n, p = long_varint(data, p)
         q = p + (n >> 1)
         if n & 1 or q > end:
-            raise CorruptBatch(f"header key of {_zigzag(n)} bytes, {end - p} left in the record")
+            raise CorruptBatch(f"header key of {unzigzag(n)} bytes, {end - p} left in the record")
         name = data[p:q].decode("utf-8", "surrogateescape")
-        n, p = _long_varint(data, q)
+        n, p = long_varint(data, q)
         if n == 1:
             headers.append((name, None))
             continue
         q = p + (n >> 1)
         if n & 1 or q > end:
-            raise CorruptBatch(f"header value of {_zigzag(n)} bytes, {end - p} left in the record")
+            raise CorruptBatch(f"header value of {unzigzag(n)} bytes, {end - p} left in the record")
         headers.append((name, data[p:q]))
         p = q
     return tuple(headers), p
 
 
-def _long_varint(data: bytes, p: int, most: int = 5) -> tuple[int, int]:
+def long_varint(data: bytes, p: int, most: int = 5) -> tuple[int, int]:
     """The varint at `p` before zigzag, and the position after it. IndexError at the end of the data."""
     value = 0
     for i in range(most):
@@ -449,7 +449,7 @@ def _long_varint(data: bytes, p: int, most: int = 5) -> tuple[int, int]:
     raise CorruptBatch(f"varint at {p} is too long")
 
 
-def _put_varint(out: bytearray, number: int) -> None:
+def put_varint(out: bytearray, number: int) -> None:
     number = number << 1 if number >= 0 else (-number << 1) - 1
     while number > 127:
         out.append(number & 127 | 128)
@@ -457,5 +457,5 @@ def _put_varint(out: bytearray, number: int) -> None:
     out.append(number)
 
 
-def _zigzag(n: int) -> int:
+def unzigzag(n: int) -> int:
     return n >> 1 ^ -(n & 1)
