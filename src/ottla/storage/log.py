@@ -275,6 +275,17 @@ class Log:
             self.move_start(first)
         return aside
 
+    def replace(self, old: list[Segment], new: Segment) -> list[Path]:
+        """Let `new` stand for segments in a row, none of them the active one; returns their files, out of sight."""
+        at = self.segments.index(old[0])
+        self.segments[at : at + len(old)] = [new]
+        self._bases[at : at + len(old)] = [new.base_offset]
+        aside = []
+        for segment in old:
+            self._handles.forget(segment)
+            aside += segment.set_aside()
+        return aside
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, limit: int, below: int, at_least_one: bool) -> tuple[bytes | FileSlice | None, int]:
