@@ -134,7 +134,7 @@ def groups(segments: Sequence[Files], *, segment_bytes: int, index_bytes: int, e
     grouped: list[list[Files]] = []
     log = index = time_index = 0
     ends = [segment.base_offset for segment in segments[1:]] + [end]
-    for segment, following in zip(segments, ends, strict=True):
+    for segment, following in zip(segments, ends, strict=False):
         fits = (
             grouped
             and len(grouped[-1]) < GROUP
