@@ -321,8 +321,8 @@ def test_small_segments_become_one_and_indexes_fit_it(new_log: NewLog, cleaner: 
         assert scribe.read(offset, limit=1)[0].offset == offset
         assert scribe.log.offset_for_timestamp(NOW) == (NOW, 160)
     scribe.log.close()
-    assert contents(new_log(clean=True)) == expected
-    assert contents(new_log(clean=False)) == expected
+    assert contents(new_log(clean=True, cleanup_policy="compact")) == expected
+    assert contents(new_log(clean=False, cleanup_policy="compact")) == expected
 
 
 def test_the_newest_record_by_time_is_one_that_is_there(new_log: NewLog, cleaner: Cleaner) -> None:
@@ -333,4 +333,4 @@ def test_the_newest_record_by_time_is_one_that_is_there(new_log: NewLog, cleaner
     cleaner.clean(scribe)
     assert scribe.log.max_timestamp_offset() == (NOW, 1)
     scribe.log.close()
-    assert new_log(clean=False).log.max_timestamp_offset() == (NOW, 1)
+    assert new_log(clean=False, cleanup_policy="compact").log.max_timestamp_offset() == (NOW, 1)

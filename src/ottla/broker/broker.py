@@ -21,6 +21,7 @@ from time import time
 from typing import TypeVar
 
 from ottla.broker import handlers  # noqa: F401  every handler registers itself
+from ottla.broker.cleaner import LogCleaner
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.housekeeping import Housekeeping
@@ -63,6 +64,7 @@ class Broker:
         self._store: LocalStore | None = None
         self._threads = ThreadPoolExecutor(4, "blocking")
         self.housekeeping = Housekeeping(self.run_blocking)
+        self.cleaner = LogCleaner(self)
 
     def _listeners(self) -> list[Listener]:
         config = self.config
@@ -115,10 +117,12 @@ class Broker:
         every(config.log_retention_check_interval_ms, partial(check_retention, self), blocking=False, first_ms=delay)
         every(config.replica_high_watermark_checkpoint_interval_ms, self.logs.write_high_watermarks)
         every(config.producer_id_expiration_check_interval_ms, self._expire_producers, blocking=False)
+        self.cleaner.start()
 
     async def stop(self) -> None:
         for listener in self.listeners:
             listener.stop_accepting()
+        await self.cleaner.stop()
         await self.housekeeping.stop()
         await self.controller.stop()
         await self._close_connections()
@@ -185,6 +189,7 @@ class Broker:
         for topic in change.deleted:
             self.replicas.remove(topic.name)
             keys = [(topic.name, index) for index in range(len(topic.partitions))]
+            await self.cleaner.forget(keys)
             self.housekeeping.remove_later(
                 [path for path in map(self.logs.delete, keys) if path is not None],
                 TopicConfig.resolve(topic.configs, self.config).file_delete_delay_ms,

@@ -95,7 +95,8 @@ class LogCleaner:
             except Exception:
                 log.exception("the log cleaner failed; it goes on")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
 
     def _compacted(self) -> list[tuple[TopicPartition, Partition]]:
         return [
@@ -152,6 +153,10 @@ class LogCleaner:
             worker = self._at_work[key] = await self._workers.take()
             if self._broker.partition(*key) is not partition:
                 raise JobFailed("aborted", "the topic was deleted")
+            if key not in self._checkpoints:
+                # Recovery takes gaps for damage unless it knows that a log was compacted.
+                self._checkpoints[key] = dirt.first_dirty
+                await self._broker.run_blocking(self._broker.logs.write_cleaned, self._checkpoints)
             totals = await self._work(worker, key, partition, dirt)
             self._done(key, partition, dirt, totals)
             await self._broker.run_blocking(self._settle, partition)

@@ -11,12 +11,14 @@ keys with the nearest known one, and known keys that change nothing here. Names 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from ottla.config.definitions import (
     BOOLEAN,
     CLUSTER_WIDE,
+    DOUBLE,
     INT,
     LIST,
     LONG,
@@ -26,6 +28,7 @@ from ottla.config.definitions import (
     STRING,
     Legal,
     at_least,
+    between,
     canonical,
     setting,
 )
@@ -35,6 +38,7 @@ from ottla.config.log_defaults import UNLIMITED, LogDefaults
 
 NO_COORDINATORS = "group and transaction coordinators are not there yet"
 SYSTEM_BUFFER = Legal("at least 1, or -1 for the system's own", lambda value: bool(value == -1 or value >= 1))
+ABOVE_ZERO = Legal("above 0", lambda value: bool(value > 0))
 FILLED = Legal("at least one directory", lambda value: bool(value) and all(value))
 CLUSTER_ID = Legal(
     "1 to 64 letters, digits, - and _",
@@ -167,6 +171,62 @@ class BrokerConfig(LogDefaults):
         30_000,
         at_least(0),
         "Wait after the start before retention, flushing by time and checkpoints of logs begin.",
+    )
+    log_cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms",
+        LONG,
+        15_000,
+        at_least(0),
+        "How often logs to be compacted are looked for.",
+        dynamic=CLUSTER_WIDE,
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        "log.cleaner.dedupe.buffer.size",
+        LONG,
+        134_217_728,
+        at_least(0),
+        "Memory for the keys of logs that are being compacted, 24 bytes each, over all of log.cleaner.threads.",
+        dynamic=CLUSTER_WIDE,
+    )
+    log_cleaner_enable: bool = setting(
+        "log.cleaner.enable",
+        BOOLEAN,
+        True,
+        None,
+        "Whether topics with cleanup.policy compact are compacted.",
+        aliases=("log.cleaner.enabled",),
+    )
+    log_cleaner_io_buffer_load_factor: float = setting(
+        "log.cleaner.io.buffer.load.factor",
+        DOUBLE,
+        0.9,
+        between(0.01, 1),
+        "How full the memory for keys may become; fuller holds more, and takes longer to search.",
+        dynamic=CLUSTER_WIDE,
+    )
+    log_cleaner_io_buffer_size: int = setting(
+        "log.cleaner.io.buffer.size",
+        INT,
+        524_288,
+        at_least(0),
+        "Memory for reading and writing when compacting, over all of log.cleaner.threads.",
+        dynamic=CLUSTER_WIDE,
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE,
+        sys.float_info.max,
+        ABOVE_ZERO,
+        "Bytes that compaction reads and writes per second, on average, over all of log.cleaner.threads.",
+        dynamic=CLUSTER_WIDE,
+    )
+    log_cleaner_threads: int = setting(
+        "log.cleaner.threads",
+        INT,
+        1,
+        at_least(1),
+        "Logs compacted at the same time, each in a process of its own.",
+        dynamic=CLUSTER_WIDE,
     )
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms",

@@ -44,7 +44,6 @@ CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 GZIP_LEVEL = Legal("from 1 to 9, or -1 for the library's own", lambda level: level == -1 or 1 <= level <= 9)
 
 NOT_FLUSHED = "logs are forced to disk when a segment is full and when the broker stops"
-NOT_COMPACTED = "logs are not compacted yet"
 NOT_RECOMPRESSED = "batches are stored as the producer compressed them"
 NOT_REPLICATED = "partitions have one replica so far"
 
@@ -78,7 +77,6 @@ class TopicConfig(Configuration):
         GZIP_LEVEL,
         "Level when compression.type is gzip.",
         synonyms=(("compression.gzip.level", 1),),
-        no_effect=NOT_RECOMPRESSED,
     )
     compression_lz4_level: int = setting(
         "compression.lz4.level",
@@ -87,7 +85,6 @@ class TopicConfig(Configuration):
         between(1, 17),
         "Level when compression.type is lz4.",
         synonyms=(("compression.lz4.level", 1),),
-        no_effect=NOT_RECOMPRESSED,
     )
     compression_type: str = setting(
         "compression.type",
@@ -105,7 +102,6 @@ class TopicConfig(Configuration):
         between(-131072, 22),
         "Level when compression.type is zstd.",
         synonyms=(("compression.zstd.level", 1),),
-        no_effect=NOT_RECOMPRESSED,
     )
     delete_retention_ms: int = setting(
         "delete.retention.ms",
@@ -114,7 +110,6 @@ class TopicConfig(Configuration):
         at_least(0),
         "How long a compacted topic keeps tombstones, so that readers get to see them.",
         synonyms=(("log.cleaner.delete.retention.ms", 1),),
-        no_effect=NOT_COMPACTED,
     )
     file_delete_delay_ms: int = setting(
         "file.delete.delay.ms",
@@ -173,7 +168,6 @@ class TopicConfig(Configuration):
         at_least(1),
         "Longest time that a record of a compacted topic stays out of compaction.",
         synonyms=(("log.cleaner.max.compaction.lag.ms", 1),),
-        no_effect=NOT_COMPACTED,
     )
     max_message_bytes: int = setting(
         "max.message.bytes",
@@ -215,7 +209,6 @@ class TopicConfig(Configuration):
         between(0, 1),
         "Share of the log not yet compacted at which compaction starts.",
         synonyms=(("log.cleaner.min.cleanable.ratio", 1),),
-        no_effect=NOT_COMPACTED,
     )
     min_compaction_lag_ms: int = setting(
         "min.compaction.lag.ms",
@@ -224,7 +217,6 @@ class TopicConfig(Configuration):
         at_least(0),
         "Time for which a record of a compacted topic is left alone.",
         synonyms=(("log.cleaner.min.compaction.lag.ms", 1),),
-        no_effect=NOT_COMPACTED,
     )
     min_insync_replicas: int = setting(
         "min.insync.replicas",

@@ -25,10 +25,6 @@ BY_REASON = {
         follower.replication.throttled.rate replication.quota.window.num replication.quota.window.size.seconds
         replica.alter.log.dirs.io.max.bytes.per.second alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds cordoned.log.dirs""",
-    "logs are not compacted yet": """
-        log.cleaner.enable log.cleaner.enabled log.cleaner.threads log.cleaner.backoff.ms
-        log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.size log.cleaner.io.buffer.load.factor
-        log.cleaner.io.max.bytes.per.second""",
     "records are always stored in format 2, and old consumers are always served theirs": """
         log.message.format.version log.message.downconversion.enable""",
     "set log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms instead": """

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
+CLEANER = "cleaner-offset-checkpoint"
 
 TopicPartition = tuple[str, int]
 

@@ -329,7 +329,7 @@ class _Cleaning:
         self.totals.records_kept += len(kept)
         if not kept:
             if self._stays_empty(header):
-                out.add(_emptied(header), header, counts=False)
+                out.add(_emptied(header), header)
         elif len(kept) == header.record_count and not begins_horizon:
             out.add(bytes(batch), header)
         else:
@@ -419,10 +419,10 @@ class _CleanedSegment:
         self._since_index = 0
         self._newest = (-1, base_offset)  # largest timestamp, last offset of the batch that has it
 
-    def add(self, batch: bytes | bytearray, header: BatchHeader, *, counts: bool = True) -> None:
-        """Write a batch behind the others. One without records has no part in look-ups by time (`counts`)."""
+    def add(self, batch: bytes | bytearray, header: BatchHeader) -> None:
+        """Write a batch behind the others."""
         last_offset, length = header.base_offset + header.last_offset_delta, len(batch)
-        if counts and header.record_count and header.max_timestamp > self._newest[0]:
+        if header.max_timestamp > self._newest[0]:
             self._newest = header.max_timestamp, last_offset
         if self._since_index > self._interval:
             self._index.append(last_offset - self.base_offset, self.size)

@@ -20,6 +20,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ottla.storage.checkpoints import (
+    CLEANER,
     HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
@@ -132,6 +133,9 @@ class DataDirectory:
     def recovery_points(self) -> dict[TopicPartition, int]:
         return read_offsets(self.path / RECOVERY_POINT)
 
+    def cleaned(self) -> dict[TopicPartition, int]:
+        return read_offsets(self.path / CLEANER)
+
     def log_starts(self) -> dict[TopicPartition, int]:
         return read_offsets(self.path / LOG_START)
 
@@ -143,7 +147,7 @@ class DataDirectory:
 
     def forget(self, keys: Collection[TopicPartition]) -> None:
         """Take partitions out of all checkpoints."""
-        for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK):
+        for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER):
             known = read_offsets(self.path / name)
             if not known.keys().isdisjoint(keys):
                 self.write_checkpoint(name, {key: offset for key, offset in known.items() if key not in keys})

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ottla.config.topic import TopicConfig
-from ottla.protocol.batch import CONTROL, BatchHeader
+from ottla.protocol.batch import CONTROL, BatchHeader, read_header
 from ottla.protocol.records import first_at_or_after, max_timestamp_record
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptLog, OffsetOutOfRange
@@ -338,7 +338,21 @@ class Log:
         if newest is None:
             return None
         self._use(newest)
-        return newest.batch_at(newest.position_of(newest.max_timestamp_offset))
+        batch = newest.batch_at(newest.position_of(newest.max_timestamp_offset))
+        return batch if read_header(batch).record_count else self._newest_with_records()
+
+    def _newest_with_records(self) -> bytes | None:
+        """The same, looked for batch by batch: compaction may have left the newest one without records."""
+        found = max(
+            (
+                (header.max_timestamp, -header.base_offset, segment, at)
+                for segment, at, header in self.batches(0)
+                if header.record_count
+            ),
+            default=None,
+            key=lambda one: one[:2],
+        )
+        return found[2].batch_at(found[3]) if found else None
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record that is not older than `timestamp`."""

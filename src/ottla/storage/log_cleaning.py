@@ -11,12 +11,11 @@ from pathlib import Path
 
 from ottla.config.topic import TopicConfig
 from ottla.protocol.compression import GZIP, LZ4, ZSTD
-from ottla.storage.cleaned_transactions import TXN_INDEX_SUFFIX
 from ottla.storage.cleaning import Dirt, Row, asks_for_timestamps, judge
 from ottla.storage.compaction import Group, Job
 from ottla.storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from ottla.storage.log import Log
-from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_name
+from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, Segment, file_name
 
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)  # in the order in which they are renamed
 

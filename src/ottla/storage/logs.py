@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ottla.config.topic import TopicConfig
-from ottla.storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, TopicPartition
+from ottla.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, TopicPartition
 from ottla.storage.directory import STRAY, DataDirectory
 from ottla.storage.errors import DirectoryInUse, ForeignDirectory, StorageError
 from ottla.storage.file import Handles
@@ -70,7 +70,7 @@ class Logs:
         with ThreadPoolExecutor(self._recovery_threads * len(self.directories), "recovery") as pool:
             opening = []
             for directory in self.directories:
-                recovery, starts = directory.recovery_points(), directory.log_starts()
+                recovery, starts, cleaned = directory.recovery_points(), directory.log_starts(), directory.cleaned()
                 for key, path in directory.partitions().items():
                     topic_id, config = wanted.get(key, (None, None))
                     marked = directory.read_topic_id(path)
@@ -86,6 +86,7 @@ class Logs:
                             clean=directory.was_clean,
                             recovery_point=recovery.get(key, 0),
                             start_offset=starts.get(key, 0),
+                            was_compacted=key in cleaned,
                         )
                     )
             for done in opening:
@@ -141,6 +142,21 @@ class Logs:
         with self._writing:
             for directory, logs in self._by_directory():
                 directory.write_checkpoint(HIGH_WATERMARK, {key: log.end_offset for key, log in logs})
+
+    def read_cleaned(self) -> dict[TopicPartition, int]:
+        """Up to where each log has been compacted."""
+        found: dict[TopicPartition, int] = {}
+        for directory, logs in self._by_directory():
+            cleaned = directory.cleaned()
+            found.update({key: cleaned[key] for key, _ in logs if key in cleaned})
+        return found
+
+    def write_cleaned(self, offsets: dict[TopicPartition, int]) -> None:
+        """Write down up to where each log has been compacted. `offsets` may change until it is its turn."""
+        with self._writing:
+            now = dict(offsets)
+            for directory, logs in self._by_directory():
+                directory.write_checkpoint(CLEANER, {key: now[key] for key, _ in logs if key in now})
 
     def forget(self, keys: Collection[TopicPartition]) -> None:
         """Take deleted logs out of the checkpoints: they would be wrong for new ones of the same name."""
