@@ -33,13 +33,15 @@ build/.clients: scripts/clients.sh tests/clients/js/package.json
 test: $(VENV)/.develops
 	@scripts/packages.sh kcat:kcat node:nodejs npm:npm
 	@$(MAKE) --no-print-directory build/.clients
+	@{ scripts/packages.sh java:default-jre-headless mvn:maven && $(BIN)/python -m bench.kafka; } || \
+		echo "Without Apache Kafka the tests of tests/apache_kafka are skipped, unless CI is set." >&2
 	@scripts/check.sh $(BIN) $(ARGS)
 
 lint: $(VENV)/.develops
 	@scripts/check.sh $(BIN) --lint-only
 
 bench: $(VENV)/.develops
-	@scripts/packages.sh java:openjdk-17-jre-headless mvn:maven gcc:gcc /usr/include/librdkafka/rdkafka.h:librdkafka-dev
+	@scripts/packages.sh java:default-jre-headless mvn:maven gcc:gcc /usr/include/librdkafka/rdkafka.h:librdkafka-dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bench/run $(ARGS)
 
 clean:

@@ -1,5 +1,6 @@
 """Apache Kafka 4.3.1 as it comes: KRaft with broker and controller in one JVM, its defaults, the JVM options of its own
-start script (1 GB heap, G1), its log level. The jars come from Maven (pom.xml beside this file).
+start script (1 GB heap, G1), its log level. The jars come from Maven (pom.xml beside this file) into build/kafka; the
+tests that need a real Kafka (tests/apache_kafka) use the same. `python -m bench.kafka` only fetches them.
 
 Set apart from the defaults only what one node needs (addresses, replication factors of internal topics) and a short
 delay before files of deleted topics go away, which keeps the disk's use small between workloads; ottla gets the same.
@@ -11,7 +12,9 @@ import base64
 import re
 import shutil
 import subprocess
+import sys
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.process import DELETE_DELAY_MS, BenchError, free_port
@@ -51,22 +54,41 @@ class Kafka:
         (kafka,) = (path.stem.partition("-")[2] for path in self._jars.glob("kafka_2.13-*.jar"))
         return f"{kafka} on Java {java}"
 
-    def install(self) -> None:
-        wanted = re.search(r"<artifactId>kafka_2.13</artifactId>\s*<version>([^<]+)", self._pom.read_text())
-        if wanted is None:
-            raise BenchError(f"{self._pom.name} names no version of kafka_2.13")
+    def missing(self) -> str | None:
+        """What has to be there before Kafka can run, if it is not."""
         for tool, package in (("java", "default-jre-headless"), ("mvn", "maven")):
-            if not shutil.which(tool):
-                raise BenchError(f"Apache Kafka needs {tool}: apt-get install {package} (or run with --only ottla)")
-        if (self._jars / f"kafka_2.13-{wanted[1]}.jar").exists():
+            if not shutil.which(tool) and not (tool == "mvn" and self._has_jars()):
+                return f"Apache Kafka needs {tool}: apt-get install {package}"
+        return None if self._has_jars() else "Apache Kafka's jars are not in build/kafka: python -m bench.kafka"
+
+    def _has_jars(self) -> bool:
+        """Whether the jars that the pom names are there, in its versions."""
+        named = re.findall(r"<artifactId>([^<]+)</artifactId>\s*<version>([^<]+)", self._pom.read_text())
+        return all((self._jars / f"{name}-{version}.jar").exists() for name, version in named[1:])  # 0: the pom itself
+
+    def install(self) -> None:
+        missing = self.missing()
+        if missing is None:
             return
+        if not (shutil.which("java") and shutil.which("mvn")):
+            raise BenchError(missing)
         shutil.rmtree(self._jars, ignore_errors=True)
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={self._jars}", "-DincludeScope=runtime"]
         done = subprocess.run(["mvn", "-q", "-B", "-f", str(self._pom), *goal], capture_output=True, text=True)
         if done.returncode:
             raise BenchError(f"Maven could not fetch Apache Kafka:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
-    def prepare(self, directory: Path, port: int) -> list[str]:
+    def java(self, *words: str, options: Sequence[str] = ()) -> list[str]:
+        """The command that runs a class of Kafka's: JVM options, then the class and its arguments."""
+        return ["java", *options, "-cp", f"{self._jars}/*", *words]
+
+    def prepare(
+        self,
+        directory: Path,
+        port: int,
+        overrides: Mapping[str, str] | None = None,
+        jvm_options: Sequence[str] = JVM_OPTIONS,
+    ) -> list[str]:
         controller = free_port()
         properties = {
             "process.roles": "broker,controller",
@@ -79,16 +101,24 @@ class Kafka:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "log.segment.delete.delay.ms": DELETE_DELAY_MS,
+            **(overrides or {}),
         }
         config = directory / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         logging = directory / "log4j2.properties"
         logging.write_text(LOGGING)
-        java = ["java", *JVM_OPTIONS, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{self._jars}/*"]
+        options = [*jvm_options, f"-Dlog4j2.configurationFile={logging}"]
         # A cluster id is a UUID in URL-safe base64; a leading dash would be read as an option.
         cluster = "b" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         format_storage = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
-        done = subprocess.run([*java, *format_storage], capture_output=True, text=True)
+        done = subprocess.run(self.java(*format_storage, options=options), capture_output=True, text=True)
         if done.returncode:
             raise BenchError(f"Apache Kafka's storage tool failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return [*java, "kafka.Kafka", str(config)]
+        return self.java("kafka.Kafka", str(config), options=options)
+
+
+if __name__ == "__main__":
+    try:
+        Kafka(Path(__file__).resolve().parent.parent).install()
+    except BenchError as error:
+        sys.exit(str(error))

@@ -1,6 +1,0 @@
-"""The bench package stands beside src/, not in it."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
