@@ -19,10 +19,8 @@ from support.clients.client import ClientError
 from support.clients.driven import ConnectedDriven, KafkaJsClient
 from support.clients.every import CLIENTS
 from support.clients.kcat import KcatClient
+from support.clients.samples import AN_HOUR_AGO
 from support.wire import TIMEOUT, Wire
-
-NOON = 1_700_000_000_000
-
 
 # -- confluent-kafka -------------------------------------------------------------------------------------------------
 
@@ -120,10 +118,10 @@ def test_kafkajs_is_told_why_a_topic_is_not_created(kafkajs: Callable) -> None:
 
 
 def test_kafkajs_finds_offsets_and_times(kafkajs: Callable, wire: Wire, topic: str) -> None:
-    wire.produce(topic, [Record(number, NOON + 1000 * number, None, b"x") for number in range(5)])
+    wire.produce(topic, [Record(number, AN_HOUR_AGO + 1000 * number, None, b"x") for number in range(5)])
     assert kafkajs("fetchTopicOffsets", topic) == [{"partition": 0, "offset": "5", "high": "5", "low": "0"}]
-    assert kafkajs("fetchTopicOffsetsByTimestamp", topic, NOON + 1500) == [{"partition": 0, "offset": "2"}]
-    assert kafkajs("fetchTopicOffsetsByTimestamp", topic, NOON + 9000) == [{"partition": 0, "offset": "5"}]
+    assert kafkajs("fetchTopicOffsetsByTimestamp", topic, AN_HOUR_AGO + 1500) == [{"partition": 0, "offset": "2"}]
+    assert kafkajs("fetchTopicOffsetsByTimestamp", topic, AN_HOUR_AGO + 9000) == [{"partition": 0, "offset": "5"}]
 
 
 def test_kafkajs_describes_the_cluster(kafkajs: Callable, broker: BrokerProcess) -> None:
@@ -135,7 +133,7 @@ def test_kafkajs_describes_the_cluster(kafkajs: Callable, broker: BrokerProcess)
 def test_kafkajs_writes_idempotently(broker: BrokerProcess, topic: str) -> None:
     client = next(client for client in CLIENTS if isinstance(client, KafkaJsClient))
     connected = client.connect(broker.bootstrap)
-    record = [0, NOON, None, "eA==", []]
+    record = [0, AN_HOUR_AGO, None, "eA==", []]
     for offset in ("0", "1", "2"):
         answer = connected.ask("write", topic=topic, partition=0, codec="none", records=[record], idempotent=True)
         assert answer["baseOffset"] == offset
@@ -147,9 +145,9 @@ def test_kafkajs_writes_idempotently(broker: BrokerProcess, topic: str) -> None:
 
 def test_kcat_lists_topics_and_queries_offsets(broker: BrokerProcess, wire: Wire, topic: str) -> None:
     kcat = KcatClient().connect(broker.bootstrap)
-    wire.produce(topic, [Record(number, NOON + 1000 * number, None, b"x") for number in range(5)])
+    wire.produce(topic, [Record(number, AN_HOUR_AGO + 1000 * number, None, b"x") for number in range(5)])
     listed = json.loads(kcat.run("-L", "-J", "-t", topic))
     assert listed["brokers"] == [{"id": 0, "name": broker.bootstrap}]
     (seen,) = listed["topics"]
     assert seen["partitions"] == [{"partition": 0, "leader": 0, "replicas": [{"id": 0}], "isrs": [{"id": 0}]}]
-    assert kcat.run("-Q", "-t", f"{topic}:0:{NOON + 1500}").split() == f"{topic} [0] offset 2".encode().split()
+    assert kcat.run("-Q", "-t", f"{topic}:0:{AN_HOUR_AGO + 1500}").split() == f"{topic} [0] offset 2".encode().split()

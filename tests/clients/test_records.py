@@ -13,10 +13,8 @@ from ottla.protocol.compression import NAMES, NONE
 from ottla.protocol.records import Record
 from support.clients.client import Client, Connected
 from support.clients.every import CLIENTS
-from support.clients.samples import as_seen, at_the_end, sample
+from support.clients.samples import AN_HOUR_AGO, as_seen, at_the_end, sample
 from support.wire import Wire
-
-NOON = 1_700_000_000_000
 
 FINDERS = [client for client in CLIENTS if client.finds_times]
 MODERN = [client for client in CLIENTS if "zstd" in client.codecs]
@@ -78,9 +76,9 @@ def test_a_client_reads_from_the_first_record_that_is_not_older(
     codec = NAMES.index(client.codecs[-1]) if is_compressed else NONE
     times = [[0, 1000, 2000], [3000, 3500, 3500], [9000, 4000, 5000]]  # the last batch is not in order
     for batch in times:
-        wire.produce(topic, [Record(at, NOON + time, None, b"x") for at, time in enumerate(batch)], codec=codec)
+        wire.produce(topic, [Record(at, AN_HOUR_AGO + time, None, b"x") for at, time in enumerate(batch)], codec=codec)
     for since, first in [(-1000, 0), (0, 0), (1, 1), (3200, 4), (3500, 4), (3501, 6), (9000, 6), (9001, 9)]:
-        read = connected.read(topic, since=NOON + since)
+        read = connected.read(topic, since=AN_HOUR_AGO + since)
         assert [one.offset for one in read] == list(range(first, 9)), since
 
 
@@ -88,8 +86,8 @@ def test_a_large_record_arrives_whole(client: Client, connected: Connected, wire
     topic = new_name()
     wire.create(topic, configs={"max.message.bytes": "8000000"})
     value = bytes(range(256)).replace(b"<", b">") * 20_000  # over 5 MB
-    small = Record(0, NOON, b"before", b"small")
-    connected.write(topic, [small, Record(1, NOON, b"key", value), small._replace(key=b"after")])
+    small = Record(0, AN_HOUR_AGO, b"before", b"small")
+    connected.write(topic, [small, Record(1, AN_HOUR_AGO, b"key", value), small._replace(key=b"after")])
     read = connected.read(topic)
     assert [one.key for one in read] == [b"before", b"key", b"after"]
     assert read[1].value == value
@@ -97,7 +95,9 @@ def test_a_large_record_arrives_whole(client: Client, connected: Connected, wire
 
 @pytest.mark.parametrize("client", [client for client in CLIENTS if client.name != "kcat"], ids=of)
 def test_null_and_empty_are_two_things(client: Client, connected: Connected, topic: str) -> None:
-    connected.write(topic, [Record(0, NOON, b"", b""), Record(1, NOON, None, b""), Record(2, NOON, b"", None)])
+    connected.write(
+        topic, [Record(0, AN_HOUR_AGO, b"", b""), Record(1, AN_HOUR_AGO, None, b""), Record(2, AN_HOUR_AGO, b"", None)]
+    )
     assert [(one.key, one.value) for one in connected.read(topic)] == [(b"", b""), (None, b""), (b"", None)]
 
 
@@ -112,9 +112,11 @@ def test_a_client_that_sets_no_time_gets_its_own_clock(client: Client, connected
 def test_records_of_old_clients_have_no_time_unless_the_client_sends_one(
     client: Client, connected: Connected, topic: str, connections: Callable[[Client], Connected]
 ) -> None:
-    connected.write(topic, [Record(0, NOON, None, b"x")])
+    connected.write(topic, [Record(0, AN_HOUR_AGO, None, b"x")])
     for reader in MODERN[:3]:
-        assert connections(reader).read(topic)[0].timestamp == (NOON if client.sets_timestamps else -1), reader.name
+        assert connections(reader).read(topic)[0].timestamp == (AN_HOUR_AGO if client.sets_timestamps else -1), (
+            reader.name
+        )
 
 
 @pytest.mark.parametrize("client", [one for one in CLIENTS if one.sees_timestamps], ids=of)
@@ -124,6 +126,6 @@ def test_with_log_append_time_the_clock_is_the_brokers(
     topic = new_name()
     wire.create(topic, configs={"message.timestamp.type": "LogAppendTime"})
     before = int(time() * 1000)
-    connected.write(topic, sample("x", timestamp=NOON), codec="gzip")
+    connected.write(topic, sample("x", timestamp=AN_HOUR_AGO), codec="gzip")
     after = int(time() * 1000)
     assert all(before <= one.timestamp <= after for one in connected.read(topic))

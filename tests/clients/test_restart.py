@@ -16,15 +16,14 @@ from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
+from kafka.errors import KafkaTimeoutError
 
 from ottla.protocol.records import Record
 from ottla.testing import BrokerProcess
 from support.clients.client import Client
 from support.clients.confluent import ConfluentClient
-from support.clients.samples import as_seen, at_the_end, sample
+from support.clients.samples import AN_HOUR_AGO, as_seen, at_the_end, sample
 from support.wire import TIMEOUT, Wire
-
-NOON = 1_700_000_000_000
 
 
 def stop_and_start(broker: BrokerProcess) -> None:
@@ -82,7 +81,7 @@ def test_all_that_was_acknowledged_is_there_after_three_deaths_and_nothing_twice
         with suppress(OSError):
             while True:
                 value = b"%d" % next(numbers)
-                wire.produce("orders", [Record(0, NOON, None, value)])
+                wire.produce("orders", [Record(0, AN_HOUR_AGO, None, value)])
                 acknowledged.append(value)
                 if len(acknowledged) == goal:
                     killer.start()
@@ -103,6 +102,8 @@ class Sender(Protocol):
 
     def send(self, value: bytes) -> None: ...
 
+    def wait(self) -> None: ...
+
     def finish(self) -> None: ...
 
 
@@ -120,6 +121,8 @@ class ConfluentSender:
 
     def send(self, value: bytes) -> None:
         self.producer.produce("orders", value, on_delivery=self._delivered)
+
+    def wait(self) -> None:
         self.producer.poll(0.001)
 
     def finish(self) -> None:
@@ -130,13 +133,16 @@ class KafkaPythonSender:
     def __init__(self, bootstrap: str) -> None:
         self.producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=1, reconnect_backoff_max_ms=200)
         self.sent: list = []
-
-    @property
-    def acknowledged(self) -> int:
-        return sum(one.is_done for one in self.sent)
+        self.acknowledged = 0
 
     def send(self, value: bytes) -> None:
         self.sent.append(self.producer.send("orders", value))
+
+    def wait(self) -> None:
+        if self.acknowledged < len(self.sent):
+            with suppress(KafkaTimeoutError):
+                self.sent[self.acknowledged].get(0.01)
+                self.acknowledged += 1
 
     def finish(self) -> None:
         for one in self.sent:
@@ -153,12 +159,13 @@ def test_an_idempotent_producer_writes_each_record_once_over_a_restart(
     sender = kind(ottla_broker.bootstrap)
     ending = threading.Thread(target=end, args=(ottla_broker,))
     sent = []
-    deadline = monotonic() + TIMEOUT
+    deadline = monotonic() + 2 * TIMEOUT
     while not (ending.ident and not ending.is_alive()) or sender.acknowledged < 50:  # until it is back
         assert monotonic() < deadline
         if len(sent) - sender.acknowledged < 500:
             sent.append(b"%d" % len(sent))
             sender.send(sent[-1])
+        sender.wait()
         if sender.acknowledged >= 50 and not ending.ident:
             ending.start()
     sender.finish()
@@ -232,7 +239,7 @@ def test_a_consumer_goes_on_over_a_restart(
         if got:
             end(ottla_broker)
         wire = Wire("127.0.0.1", ottla_broker.port)
-        wire.produce("orders", [Record(0, NOON, None, value)])
+        wire.produce("orders", [Record(0, AN_HOUR_AGO, None, value)])
         wire.close()
         got.append(next(iter(receiver)))
     receiver.close()

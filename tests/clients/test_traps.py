@@ -20,15 +20,15 @@ from ottla.protocol.records import Record, build_batch, iter_records
 from ottla.testing import BrokerProcess
 from support.clients.confluent import ConfluentClient
 from support.clients.kcat import KcatClient
+from support.clients.samples import AN_HOUR_AGO
 from support.requests import produce
 from support.wire import TIMEOUT, Wire
 
-NOON = 1_700_000_000_000
 SERVED = ("Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "CreateTopics", "InitProducerId")
 
 
 def one(value: bytes = b"x", key: bytes | None = None) -> list[Record]:
-    return [Record(0, NOON, key, value)]
+    return [Record(0, AN_HOUR_AGO, key, value)]
 
 
 def fetch(wire: Wire, version: int, topic: str | None, offset: int = 0, **request: int) -> messages.FetchResponse:
@@ -125,7 +125,7 @@ def test_trap_6_a_record_without_key_is_refused_by_a_compacted_topic_and_named(
 ) -> None:
     topic = new_name()
     wire.create(topic, configs={"cleanup.policy": "compact"})
-    records = [Record(number, NOON, None if number == 2 else b"key", b"x") for number in range(4)]
+    records = [Record(number, AN_HOUR_AGO, None if number == 2 else b"key", b"x") for number in range(4)]
     answer = produce(wire, topic, build_batch(records))
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in answer.record_errors] == [2]
@@ -189,7 +189,7 @@ def test_trap_11_the_limit_of_a_message_is_that_of_the_batch_as_stored(
 ) -> None:
     topic = new_name()
     wire.create(topic, configs={"max.message.bytes": "2000"})
-    shrinks = [Record(number, NOON, None, b"a" * 1000) for number in range(50)]
+    shrinks = [Record(number, AN_HOUR_AGO, None, b"a" * 1000) for number in range(50)]
     assert produce(wire, topic, build_batch(shrinks, codec=GZIP)).error_code == 0
     assert produce(wire, topic, build_batch(shrinks[:3])).error_code == ErrorCode.MESSAGE_TOO_LARGE
     noise = build_batch(one(Random(1).randbytes(2500)), codec=GZIP)
@@ -230,25 +230,25 @@ def test_trap_13_a_time_gives_the_first_record_at_or_after_it_with_its_own_time(
     broker: BrokerProcess, wire: Wire, topic: str
 ) -> None:
     for base in (0, 1000, 2000):
-        records = [Record(number, NOON + base + 100 * number, None, b"x") for number in range(5)]
+        records = [Record(number, AN_HOUR_AGO + base + 100 * number, None, b"x") for number in range(5)]
         wire.produce(topic, records, codec=ZSTD)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     where = TopicPartition(topic, 0)
     for time, offset, timestamp in [
-        (NOON + 1101, 7, NOON + 1200),
-        (NOON + 1200, 7, NOON + 1200),
-        (NOON + 2401, -1, -1),
+        (AN_HOUR_AGO + 1101, 7, AN_HOUR_AGO + 1200),
+        (AN_HOUR_AGO + 1200, 7, AN_HOUR_AGO + 1200),
+        (AN_HOUR_AGO + 2401, -1, -1),
     ]:
         found = admin.list_offsets({where: OffsetSpec.for_timestamp(time)})[where].result(TIMEOUT)
         assert (found.offset, found.timestamp) == (offset, timestamp)
     newest = admin.list_offsets({where: OffsetSpec.max_timestamp()})[where].result(TIMEOUT)
-    assert (newest.offset, newest.timestamp) == (14, NOON + 2400)
+    assert (newest.offset, newest.timestamp) == (14, AN_HOUR_AGO + 2400)
 
 
 def test_trap_14_a_fetch_from_inside_a_batch_gives_the_whole_batch_and_the_client_skips(
     broker: BrokerProcess, wire: Wire, topic: str
 ) -> None:
-    wire.produce(topic, [Record(number, NOON, None, b"%d" % number) for number in range(10)], codec=GZIP)
+    wire.produce(topic, [Record(number, AN_HOUR_AGO, None, b"%d" % number) for number in range(10)], codec=GZIP)
     (answer,) = fetch(wire, 12, topic, offset=7).responses[0].partitions
     ((position, header),) = iter_batches(answer.records)
     assert (header.base_offset, header.last_offset) == (0, 9)

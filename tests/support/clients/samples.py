@@ -7,6 +7,7 @@ from time import time
 from ottla.protocol.records import Record
 from support.clients.client import Client
 
+AN_HOUR_AGO = int(time() * 1000) - 3_600_000  # much older records are gone when retention looks at them
 HEADERS = (("source", b"orders/7"), ("größe", "√2".encode()))
 
 
