@@ -29,7 +29,7 @@ class Served:
     """A broker that runs on a thread of its own."""
 
     def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
-        self.settings = {"listeners": ["PLAINTEXT://127.0.0.1:0"], **settings, "log_dirs": [str(directory)]}
+        self.settings = {"listeners": ["PLAINTEXT://127.0.0.1:0"], "log_dirs": [str(directory)], **settings}
         self._wires: list[Wire] = []
 
     def start(self) -> Served:

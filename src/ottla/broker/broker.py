@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from ottla.broker import handlers  # noqa: F401  every handler registers itself
 from ottla.broker.cleaner import LogCleaner
+from ottla.broker.disks import Disks
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.housekeeping import Housekeeping
@@ -65,6 +66,8 @@ class Broker:
         self._threads = ThreadPoolExecutor(4, "blocking")
         self.housekeeping = Housekeeping(self.run_blocking)
         self.cleaner = LogCleaner(self)
+        self.disks = Disks(self)
+        self.logs.on_failure = self.disks.directory_failed
 
     def _listeners(self) -> list[Listener]:
         config = self.config
@@ -202,8 +205,11 @@ class Broker:
     def _serve(self, topic: TopicImage, logs: list[Log]) -> None:
         for one in logs:
             one.on_roll = self._flush_rolled
+            one.on_failure = self.disks.log_failed
         epochs = [partition.leader_epoch for partition in topic.partitions]
         self.replicas.add(topic.name, topic.id, logs, epochs, is_internal=topic.internal)
+        for partition in self.replicas.by_id[topic.id]:
+            partition.offline = self.logs.offline.get((topic.name, partition.index))
 
     def _flush_rolled(self, rolled_log: Log, segment: Segment) -> None:
         """A segment is complete: put it on disk, after which a restart need not look at it again."""
@@ -213,7 +219,7 @@ class Broker:
                 await self.run_blocking(segment.fsync)
                 rolled_log.recovery_point = max(rolled_log.recovery_point, segment.next_offset)
             except OSError as error:
-                log.error("%s: cannot flush segment %d: %s", segment.directory.name, segment.base_offset, error)
+                rolled_log.failed(error)
             finally:
                 segment.file.release()
 

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ottla.storage.errors import StorageError
+
 log = logging.getLogger(__name__)
 
 
@@ -39,6 +41,8 @@ class Housekeeping:
                 result = self._run_blocking(work) if blocking else work()
                 if isinstance(result, Awaitable):
                     await result
+            except (OSError, StorageError) as error:
+                log.error("housekeeping failed; it is tried again later: %s", error)
             except Exception:
                 log.exception("housekeeping failed; it is tried again later")
             self._after(interval_ms, run)

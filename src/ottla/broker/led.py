@@ -21,6 +21,8 @@ def led_partition(broker: Broker, topic: str, index: int, client_epoch: int = NO
         if known is not None and 0 <= index < len(known.partitions):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.offline is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     if client_epoch != NO_EPOCH and client_epoch != partition.leader_epoch:
         older = client_epoch < partition.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH

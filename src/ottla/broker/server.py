@@ -14,7 +14,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import address
 from ottla.controller.controller import ClusterIdMismatch
 from ottla.coordination.store import StoreError
-from ottla.storage.errors import DirectoryInUse, ForeignDirectory, StorageError
+from ottla.storage.errors import DamagedDirectory, DirectoryInUse, ForeignDirectory, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ async def serve(config: BrokerConfig, stop: StopSignal) -> int:
     broker = Broker(config)
     try:
         await broker.start()
-    except (DirectoryInUse, ForeignDirectory, StorageError, ClusterIdMismatch, StoreError) as error:
+    except (DamagedDirectory, DirectoryInUse, ForeignDirectory, StorageError, ClusterIdMismatch, StoreError) as error:
         raise StartError(str(error)) from error
     except OSError as error:
         where = ", ".join(str(one) for one in config.endpoints)
@@ -47,7 +47,11 @@ async def serve(config: BrokerConfig, stop: StopSignal) -> int:
         os.getpid(),
         sys.version.split()[0],
     )
+    broker.disks.on_last_failure = stop.set
     await stop.wait()
     await broker.stop()
+    if broker.disks.all_failed:
+        log.error("broker %d stopped: none of its data directories can be used any more", config.node_id)
+        return 1
     log.info("broker %d stopped", config.node_id)
     return 0

@@ -77,6 +77,7 @@ class Partition:
         "last_stable_offset",
         "leader_epoch",
         "log",
+        "offline",
         "topic",
         "topic_id",
         "waiters",
@@ -95,6 +96,7 @@ class Partition:
         self.isr_size = 1
         self.high_watermark = log.end_offset
         self.last_stable_offset = log.end_offset
+        self.offline: str | None = None  # why nobody can use it
         self.waiters: set[Waiter] = set()
 
     @property
@@ -109,6 +111,8 @@ class Partition:
         self, batch: memoryview, now_ms: int, *, all_replicas: bool, zstd: bool, keys_checked: bool = False
     ) -> tuple[int, int]:
         """Write what a producer sent. Returns its first offset and its append time (-1: records keep their own)."""
+        if self.offline is not None:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         size = len(batch)
         config = self.config
         if size < HEADER_SIZE:
@@ -167,12 +171,20 @@ class Partition:
         try:
             base_offset = self.log.append(batch, self.leader_epoch, header, timestamp)
         except (StorageError, OSError) as error:
+            self.log.failed(error)
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.high_watermark = self.last_stable_offset = self.log.end_offset
         if self.waiters:
             for waiter in tuple(self.waiters):
                 waiter.appended(size)
         return base_offset, append_time
+
+    def take_offline(self, reason: str) -> None:
+        """Nobody can use it any more until the next start; those who wait learn it at once."""
+        self.offline = reason
+        self.log.abandon()
+        for waiter in tuple(self.waiters):
+            waiter.appended(1 << 62)
 
     def delete_records(self, offset: int) -> int:
         """Let the log begin at `offset`, or at the high watermark for -1. Returns where it begins now."""

@@ -39,5 +39,8 @@ class Replicas:
         return partitions[index] if 0 <= index < len(partitions) else None
 
     def __iter__(self) -> Iterator[Partition]:
+        """Those that are not offline."""
         for partitions in self.by_name.values():
-            yield from partitions
+            for partition in partitions:
+                if partition.offline is None:
+                    yield partition

@@ -11,6 +11,7 @@ recovery-point-offset-checkpoint   and the other checkpoints (checkpoints.py)
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
 import shutil
@@ -29,7 +30,9 @@ from ottla.storage.checkpoints import (
     replace_file,
     write_offsets,
 )
-from ottla.storage.errors import DirectoryInUse, ForeignDirectory
+from ottla.storage.errors import DamagedDirectory, DirectoryInUse, ForeignDirectory
+
+log = logging.getLogger(__name__)
 
 META = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -45,6 +48,7 @@ class DataDirectory:
         self.path = path
         self._lock: int | None = None
         self.was_clean = False
+        self.failure: str | None = None  # why it cannot be used (any more)
         self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def open(self) -> None:
@@ -84,13 +88,23 @@ class DataDirectory:
             lines = (self.path / META).read_text().splitlines()
         except FileNotFoundError:
             return {}
-        return dict(line.strip().split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+        except ValueError:  # not text
+            lines = []
+        found = dict(line.strip().split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+        if not found.keys() & {"broker.id", "node.id", "cluster.id"}:
+            raise DamagedDirectory(
+                f"{self.path / META} does not say whose directory it is; put it back, or remove it if that is sure"
+            )
+        return found
 
     def release(self, *, clean: bool | None = None) -> None:
         """Let others have it; `clean` is how we leave it, None: as we found it."""
         if self._lock is not None:
             if self.was_clean if clean is None else clean:
-                replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0}', sync=True)
+                try:
+                    replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0}', sync=True)
+                except OSError as error:
+                    log.error("%s: no mark of a clean shutdown: %s", self.path, error)
             os.close(self._lock)
             self._lock = None
 

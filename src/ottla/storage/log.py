@@ -59,6 +59,7 @@ class Log:
         "directory",
         "end_offset",
         "epochs",
+        "on_failure",
         "on_roll",
         "producers",
         "recovery_point",
@@ -78,6 +79,7 @@ class Log:
         self.recovery_point = 0
         self.producers = ProducerStates()
         self.epochs = LeaderEpochs(directory / EPOCH_FILE)
+        self.on_failure: Callable[[Log, Exception], None] | None = None  # told when the disk lets us down
         self.on_roll: Callable[[Log, Segment], None] | None = None  # told of each segment that is now complete
         self._jitter = 0
 
@@ -95,7 +97,7 @@ class Log:
         has_gaps = was_compacted or "compact" in self.config.cleanup_policy
         flushed = NEVER if clean else recovery_point
         trusted, checked = found.split(flushed)
-        self.recovery_point = recovery_point
+        self.recovery_point, self.start_offset = recovery_point, start_offset
         epochs_known = self.epochs.open()
         for base, following in trusted:
             if not found.sizes[base] and not has_gaps:
@@ -197,6 +199,11 @@ class Log:
         self._snapshot()
         self.recovery_point = self.end_offset
         self.abandon()
+
+    def failed(self, error: Exception) -> None:
+        """Say that the disk let us down, to whoever decides what that means."""
+        if self.on_failure is not None:
+            self.on_failure(self, error)
 
     def let_go(self) -> None:
         """Close the files until somebody needs them: most logs of a broker are idle."""
@@ -373,6 +380,10 @@ class Log:
 
     def segment_base_offsets(self) -> list[int]:
         return list(self._bases)
+
+    @property
+    def starts_inside_segment(self) -> bool:
+        return self.start_offset > (self._bases[0] if self._bases else 0)
 
     @property
     def size(self) -> int:

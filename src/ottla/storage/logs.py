@@ -3,24 +3,33 @@
 A new partition goes to the directory with the fewest (A1 S-12). Opening reads the directories' checkpoints and opens
 the logs in parallel (`num.recovery.threads.per.data.dir`); closing writes them. Deleting takes a log out of sight at
 once.
+
+A log that cannot be opened is `offline` with the reason; so are all logs of a directory that fails. New partitions then
+go to the other directories. A partition that is not found while a directory is missing is taken to be there, not made
+anew: its records may come back.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
+from time import monotonic
 
 from ottla.config.topic import TopicConfig
 from ottla.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, TopicPartition
 from ottla.storage.directory import STRAY, DataDirectory
-from ottla.storage.errors import DirectoryInUse, ForeignDirectory, StorageError
+from ottla.storage.errors import DamagedDirectory, DirectoryInUse, ForeignDirectory, StorageError
+from ottla.storage.failures import Reach, reach_of
 from ottla.storage.file import Handles
 from ottla.storage.log import Log
 
 logger = logging.getLogger(__name__)
+
+PROGRESS_SECONDS = 1.0
 
 
 class Logs:
@@ -28,30 +37,62 @@ class Logs:
         self.directories = [DataDirectory(path) for path in paths]
         self._recovery_threads = recovery_threads
         self.handles = Handles()
+        self.offline: dict[TopicPartition, str] = {}  # those that cannot be used, and why
+        self.on_failure: Callable[[DataDirectory, Exception], None] | None = None  # told in any thread
         self._logs: dict[TopicPartition, tuple[DataDirectory, Log]] = {}
         self._writing = threading.Lock()  # a checkpoint is written by one at a time, and never by older offsets
 
     # -- the directories -----------------------------------------------------------------------------------------
 
     def lock(self, cluster_id: str | None, broker_id: int) -> str | None:
-        """Take all directories, checking that they are ours. Returns the cluster id that they are marked with."""
+        """Take all directories, checking that they are ours. Returns the cluster id that they are marked with.
+
+        One that cannot be used is left out, but the first must do: it holds the metadata too.
+        """
         found = cluster_id
         try:
             for directory in self.directories:
-                directory.open()
-                found = directory.claim(found, broker_id) or found
-        except (OSError, DirectoryInUse, ForeignDirectory):
+                try:
+                    directory.open()
+                    found = directory.claim(found, broker_id) or found
+                except (OSError, DamagedDirectory) as error:
+                    directory.release()
+                    if directory is self.directories[0]:
+                        raise
+                    self._give_up(directory, error)
+        except (OSError, DamagedDirectory, DirectoryInUse, ForeignDirectory):
             self.unlock()
             raise
         return found
 
+    @staticmethod
+    def _give_up(directory: DataDirectory, error: Exception) -> None:
+        logger.error("%s cannot be used; its partitions are offline: %s", directory.path, error)
+        directory.failure = str(error)
+
+    def fail(self, directory: DataDirectory, error: Exception) -> list[TopicPartition]:
+        """A directory is lost. Returns whose logs were there."""
+        if directory.failure is None:
+            self._give_up(directory, error)
+        return [key for key, (home, _) in self._logs.items() if home is directory]
+
+    def home_of(self, key: TopicPartition) -> DataDirectory | None:
+        found = self._logs.get(key)
+        return found[0] if found else None
+
+    @property
+    def usable(self) -> list[DataDirectory]:
+        return [directory for directory in self.directories if directory.failure is None]
+
     def mark(self, cluster_id: str, broker_id: int) -> None:
-        for directory in self.directories:
+        for directory in self.usable:
             directory.mark(cluster_id, broker_id)
 
     def unlock(self, *, clean: bool | None = None) -> None:
+        damaged = {directory for key, (directory, _) in self._logs.items() if key in self.offline}
         for directory in self.directories:
-            directory.release(clean=clean)
+            usable = directory.failure is None
+            directory.release(clean=clean and directory not in damaged if usable else False)
 
     # -- logs ----------------------------------------------------------------------------------------------------
 
@@ -61,16 +102,18 @@ class Logs:
         A partition that nobody wants, or of another topic id, is put out of the way but never deleted: whoever lost the
         metadata still has the records. If none is wanted and there are some, it is the metadata that is missing.
         """
-        strangers = [path for directory in self.directories for path in directory.partitions().values()]
+        strangers = [path for directory in self.usable for path in directory.partitions().values()]
         if strangers and not wanted:
             raise ForeignDirectory(
                 f"{strangers[0].parent} holds {len(strangers)} partitions, but no topic is known: its coordination.db "
                 "is missing or another one's. Put it back, or set another log.dirs"
             )
+        began = monotonic()
         with ThreadPoolExecutor(self._recovery_threads * len(self.directories), "recovery") as pool:
-            opening = []
-            for directory in self.directories:
-                recovery, starts, cleaned = directory.recovery_points(), directory.log_starts(), directory.cleaned()
+            opening = {}
+            for directory in self.usable:
+                recovery, starts = directory.recovery_points(), directory.log_starts()
+                cleaned = directory.cleaned()
                 for key, path in directory.partitions().items():
                     topic_id, config = wanted.get(key, (None, None))
                     marked = directory.read_topic_id(path)
@@ -80,26 +123,59 @@ class Logs:
                         continue
                     log = Log(path, config, self.handles)
                     self._logs[key] = (directory, log)
-                    opening.append(
-                        pool.submit(
-                            log.open,
-                            clean=directory.was_clean,
-                            recovery_point=recovery.get(key, 0),
-                            start_offset=starts.get(key, 0),
-                            was_compacted=key in cleaned,
-                        )
+                    work = partial(
+                        log.open,
+                        clean=directory.was_clean,
+                        recovery_point=recovery.get(key, 0),
+                        start_offset=starts.get(key, 0),
+                        was_compacted=key in cleaned,
                     )
-            for done in opening:
-                done.result()
-        for key, (topic_id, config) in wanted.items():
-            if key not in self._logs:
-                self.create(key, topic_id, config)
+                    opening[pool.submit(work)] = key
+            self._follow(opening)
+        if opening:
+            how = "opened" if all(directory.was_clean for directory in self.usable) else "recovered"
+            logger.info("%s %d logs in %.2f s", how, len(opening), monotonic() - began)
+        missing = [key for key in wanted if key not in self._logs]
+        for key in missing:
+            if len(self.usable) == len(self.directories):
+                self.create(key, *wanted[key])
+            else:
+                self._leave_offline(key, wanted[key][1])
         return {key: log for key, (_, log) in self._logs.items()}
 
+    def _follow(self, opening: dict[Future[None], TopicPartition]) -> None:
+        """Wait for the logs to open, and say how far it is. One that cannot be opened is offline."""
+        left: set[Future[None]] = set(opening)
+        while left:
+            _, left = wait(left, timeout=PROGRESS_SECONDS)
+            if left:
+                logger.info("recovering %d of %d logs", len(opening) - len(left), len(opening))
+        for done, key in opening.items():
+            error = done.exception()
+            if error is None:
+                continue
+            directory = self._logs[key][0]
+            if not isinstance(error, OSError | StorageError):
+                raise error
+            if reach_of(error) is Reach.DIRECTORY and directory is not self.directories[0]:
+                for other in self.fail(directory, error):
+                    self.offline.setdefault(other, f"{directory.path}: {error}")
+            self.offline[key] = str(error)
+            logger.error("%s-%d is offline: %s", *key, error)
+
+    def _leave_offline(self, key: TopicPartition, config: TopicConfig) -> None:
+        """Its log is not here, and one of the directories is not either: it is taken to be there."""
+        lost = [directory for directory in self.directories if directory.failure is not None]
+        self._logs[key] = (lost[0], Log(lost[0].partition_path(*key), config, self.handles))
+        self.offline[key] = f"in {' or '.join(str(one.path) for one in lost)}, which cannot be used: {lost[0].failure}"
+
     def create(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> Log:
-        counts = dict.fromkeys(self.directories, 0)
+        counts = dict.fromkeys(self.usable, 0)
+        if not counts:
+            raise StorageError(f"cannot create {key[0]}-{key[1]}: no data directory can be used")
         for directory, _ in self._logs.values():
-            counts[directory] += 1
+            if directory in counts:
+                counts[directory] += 1
         directory = min(counts, key=lambda one: counts[one])
         path = directory.partition_path(*key)
         try:
@@ -116,32 +192,41 @@ class Logs:
     def delete(self, key: TopicPartition) -> Path | None:
         """Take a log out of sight; returns where its files are until somebody removes them."""
         found = self._logs.pop(key, None)
+        self.offline.pop(key, None)
         if found is None:  # a deletion that a crash cut short: the log was never opened
-            left = [one for one in self.directories if one.partition_path(*key).exists()]
+            left = [one for one in self.usable if one.partition_path(*key).exists()]
             return left[0].set_aside(left[0].partition_path(*key)) if left else None
         directory, log = found
         log.abandon()
-        return directory.set_aside(log.directory)
+        return directory.set_aside(log.directory) if directory.failure is None else None
 
     # -- checkpoints and closing ---------------------------------------------------------------------------------
 
     def write_recovery_points(self) -> None:
         """Write down up to where each log is surely on disk."""
-        with self._writing:
-            for directory, logs in self._by_directory():
-                directory.write_checkpoint(RECOVERY_POINT, {key: log.recovery_point for key, log in logs})
+        self._write(RECOVERY_POINT, lambda log: log.recovery_point)
 
     def write_log_starts(self) -> None:
         """Write down where each log begins, if that is inside a segment."""
-        with self._writing:
-            for directory, logs in self._by_directory():
-                inside = {key: log.start_offset for key, log in logs if log.start_offset > log.segments[0].base_offset}
-                directory.write_checkpoint(LOG_START, inside)
+        self._write(LOG_START, lambda log: log.start_offset if log.starts_inside_segment else None)
 
     def write_high_watermarks(self) -> None:
+        self._write(HIGH_WATERMARK, lambda log: log.end_offset)
+
+    def _write(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
+        """Write a checkpoint of every directory; OSError at the end if one of them did not take it."""
+        failure: OSError | None = None
         with self._writing:
             for directory, logs in self._by_directory():
-                directory.write_checkpoint(HIGH_WATERMARK, {key: log.end_offset for key, log in logs})
+                offsets = {key: offset for key, log in logs if (offset := offset_of(log)) is not None}
+                try:
+                    directory.write_checkpoint(name, offsets)
+                except OSError as error:
+                    failure = error
+                    if self.on_failure is not None and reach_of(error) is Reach.DIRECTORY:
+                        self.on_failure(directory, error)
+        if failure is not None:
+            raise failure
 
     def read_cleaned(self) -> dict[TopicPartition, int]:
         """Up to where each log has been compacted."""
@@ -161,23 +246,38 @@ class Logs:
     def forget(self, keys: Collection[TopicPartition]) -> None:
         """Take deleted logs out of the checkpoints: they would be wrong for new ones of the same name."""
         with self._writing:
-            for directory in self.directories:
+            for directory in self.usable:
                 directory.forget(keys)
 
     def _by_directory(self) -> list[tuple[DataDirectory, list[tuple[TopicPartition, Log]]]]:
         logs = list(self._logs.items())
         return [
-            (directory, [(key, log) for key, (home, log) in logs if home is directory])
-            for directory in self.directories
+            (directory, [(key, log) for key, (home, log) in logs if home is directory]) for directory in self.usable
         ]
 
     def close(self) -> None:
-        """Stop properly: everything on disk, checkpoints written, directories marked as left in order."""
+        """Stop properly: everything on disk, checkpoints written, directories marked as left in order.
+
+        A directory where that fails is left as after a crash.
+        """
         with ThreadPoolExecutor(self._recovery_threads * len(self.directories), "closing") as pool:
-            for done in [pool.submit(log.close) for _, log in self._logs.values()]:
-                done.result()
-        self.write_recovery_points()
-        self.write_log_starts()
-        self.write_high_watermarks()
-        self._logs.clear()
+            closing = {
+                pool.submit(log.close): key
+                for key, (directory, log) in self._logs.items()
+                if key not in self.offline and directory.failure is None
+            }
+            for done, key in closing.items():
+                error = done.exception()
+                if isinstance(error, OSError | StorageError):
+                    logger.error("%s-%d cannot be closed properly: %s", *key, error)
+                    self.offline[key] = str(error)
+                elif error is not None:
+                    raise error
+        for write in (self.write_recovery_points, self.write_log_starts, self.write_high_watermarks):
+            try:
+                write()
+            except OSError as error:
+                logger.error("checkpoints cannot be written; the next start looks through all logs: %s", error)
+                self.unlock(clean=False)
         self.unlock(clean=True)
+        self._logs.clear()

@@ -54,6 +54,7 @@ def describe_topic_partitions(
             response.topics.append(_failed(code, name))
             continue
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        offline, here = broker.disks.offline_partitions(name), {broker.config.node_id}
         page = topic.partitions[first : first + room]
         response.topics.append(
             messages.DescribeTopicPartitionsResponse.Topic(
@@ -61,7 +62,10 @@ def describe_topic_partitions(
                 name=name,
                 topic_id=topic.id,
                 is_internal=topic.internal,
-                partitions=[_partition(first + at, partition, reached) for at, partition in enumerate(page)],
+                partitions=[
+                    _partition(first + at, partition, reached - here if first + at in offline else reached)
+                    for at, partition in enumerate(page)
+                ],
                 topic_authorized_operations=ON_TOPIC,
             )
         )

@@ -28,7 +28,7 @@ from ottla.broker.wire import LONGEST_TEXT, read_unsigned, skip_tags, unsigned
 from ottla.net.connection import Connection, Parked, Reply
 from ottla.protocol.errors import ErrorCode, MalformedMessage
 from ottla.replication.partition import Partition
-from ottla.storage.errors import OffsetOutOfRange
+from ottla.storage.errors import OffsetOutOfRange, StorageError
 from ottla.storage.file import FileSlice
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ def collect(
 def read_partition(
     partition: Partition, wanted: FetchPartition, request: FetchRequest, limit: int, at_least_one: bool
 ) -> Fetched:
+    if partition.offline is not None:
+        return Fetched(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     epoch = wanted.leader_epoch
     if epoch != partition.leader_epoch and epoch >= 0:
         fenced = epoch < partition.leader_epoch
@@ -184,7 +186,8 @@ def read_partition(
         records, size = log.read(wanted.offset, limit, visible, at_least_one)
     except OffsetOutOfRange:
         return Fetched(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark, stable, log.start_offset)
-    except OSError:
+    except (OSError, StorageError) as error:
+        log.failed(error)
         return Fetched(wanted, ErrorCode.KAFKA_STORAGE_ERROR, high_watermark, stable, log.start_offset)
     return Fetched(wanted, 0, high_watermark, stable, log.start_offset, records, size)
 

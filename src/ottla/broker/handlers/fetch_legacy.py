@@ -23,6 +23,7 @@ from ottla.protocol.compression import ZSTD, DecompressionTooLarge
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.legacy import CannotDownconvert, downconvert
 from ottla.replication.partition import Partition
+from ottla.storage.errors import StorageError
 from ottla.storage.file import FileSlice
 
 if TYPE_CHECKING:
@@ -44,6 +45,16 @@ def read_for_old_client(
     visible = found.last_stable if request.isolation == READ_COMMITTED else found.high_watermark
     if found.code or found.diverging or wanted.offset >= visible:
         return found
+    try:
+        return _step_over(partition, found, visible, limit, at_least_one)
+    except (OSError, StorageError) as error:
+        found.release()
+        partition.log.failed(error)
+        return Fetched(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _step_over(partition: Partition, found: Fetched, visible: int, limit: int, at_least_one: bool) -> Fetched:
+    wanted = found.wanted
     for segment, position, header in partition.log.batches(wanted.offset):
         if header.base_offset >= visible:
             break
@@ -148,19 +159,23 @@ def without_zstd(broker: Broker, found: Fetched) -> Fetched:
         return found
     wanted, before = found.wanted, 0
     partition = broker.replicas.by_name[wanted.topic][wanted.index]
-    for _, _, header in partition.log.batches(wanted.offset):
-        if before >= found.size:
+    try:
+        for _, _, header in partition.log.batches(wanted.offset):
+            if before >= found.size:
+                return found
+            if header.codec == ZSTD:
+                break
+            before += header.size
+        else:
             return found
-        if header.codec == ZSTD:
-            break
-        before += header.size
-    else:
-        return found
-    found.release()
-    if not before:
-        return found._replace(code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, records=None, size=0)
-    records, size = partition.log.read(wanted.offset, before, header.base_offset, True)
-    return found._replace(records=records, size=size)
+        found.release()
+        if not before:
+            return found._replace(code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, records=None, size=0)
+        records, size = partition.log.read(wanted.offset, before, header.base_offset, True)
+        return found._replace(records=records, size=size)
+    except (OSError, StorageError) as error:
+        partition.log.failed(error)
+        return Fetched(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def _bytes(found: Fetched) -> bytes:

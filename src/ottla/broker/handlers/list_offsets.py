@@ -138,7 +138,7 @@ async def _look_up(
             log.warning("%s-%d: %s", partition.topic, partition.index, error)
             answer.error_code = ErrorCode.CORRUPT_MESSAGE
         except (StorageError, OSError) as error:
-            log.error("%s-%d: %s", partition.topic, partition.index, error)
+            partition.log.failed(error)
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         else:
             if isinstance(found, ErrorCode):

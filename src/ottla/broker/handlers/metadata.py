@@ -7,6 +7,7 @@ The brokers that the client can reach, and topics with the leaders of their part
   not say no (v4+; older ones cannot). The creation goes on behind the reply, which says LEADER_NOT_AVAILABLE: clients
   ask again (A1 B-13). An illegal name is INVALID_TOPIC_EXCEPTION, and what cannot be created gets the reason.
 - v0: replicas on dead brokers are left out, with REPLICA_NOT_AVAILABLE; later versions list them.
+- A partition whose disk failed on a broker has no leader there: LEADER_NOT_AVAILABLE, an offline replica from v5 on.
 - v1: rack, controller, internal flag. v2: cluster id. v5: offline replicas. v7: leader epochs.
 - v6: a leader that lacks the listener is LISTENER_NOT_FOUND, before LEADER_NOT_AVAILABLE.
 - v8: operations that the client may do, on topics, and until v10 on the cluster (then DescribeCluster's, KIP-700).
@@ -29,6 +30,8 @@ from ottla.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+
+NOWHERE: frozenset[int] = frozenset()
 
 
 @handles("Metadata", 0, 13)
@@ -57,21 +60,23 @@ def _topics(
 ) -> list[messages.MetadataResponse.Topic]:
     image, asked = broker.image, body.topics
     if asked is None or (version == 0 and not asked):
-        return [_known(topic, image, version, reached) for topic in image.topics.values()]
+        return [_known(broker, topic, version, reached) for topic in image.topics.values()]
     if any(_is_invalid(topic.name, topic.topic_id, version) for topic in asked):
         return [_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
     ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_ID)
     if ids:
         by_id = image.topics_by_id
         return [
-            _known(by_id[id], image, version, reached) if id in by_id else _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, id)
+            _known(broker, by_id[id], version, reached)
+            if id in by_id
+            else _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, id)
             for id in ids
         ]
     names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
     missing = [name for name in names if name not in image.topics]
     errors = _create(broker, missing, body.allow_auto_topic_creation) if missing else {}
     return [
-        _failed(errors[name], name) if name in errors else _known(image.topics[name], image, version, reached)
+        _failed(errors[name], name) if name in errors else _known(broker, image.topics[name], version, reached)
         for name in names
     ]
 
@@ -96,30 +101,38 @@ def _failed(code: ErrorCode, name: str | None, id: bytes = ZERO_ID) -> messages.
     )
 
 
-def _known(topic: TopicImage, image: ClusterImage, version: int, reached: set[int]) -> messages.MetadataResponse.Topic:
+def _known(broker: Broker, topic: TopicImage, version: int, reached: set[int]) -> messages.MetadataResponse.Topic:
+    offline, here = broker.disks.offline_partitions(topic.name), frozenset((broker.config.node_id,))
     return messages.MetadataResponse.Topic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.internal,
         partitions=[
-            _partition(index, partition, image, version, reached) for index, partition in enumerate(topic.partitions)
+            _partition(index, partition, broker.image, version, reached, here if index in offline else NOWHERE)
+            for index, partition in enumerate(topic.partitions)
         ],
     )
 
 
 def _partition(
-    index: int, partition: PartitionImage, image: ClusterImage, version: int, reached: set[int]
+    index: int,
+    partition: PartitionImage,
+    image: ClusterImage,
+    version: int,
+    reached: set[int],
+    failed: frozenset[int],
 ) -> messages.MetadataResponse.Partition:
     leader, replicas, isr = partition.leader, partition.replicas, partition.isr
     code = ErrorCode.NONE
+    reached = reached - failed
     if version == 0:
         replicas = [replica for replica in replicas if replica in reached]
         isr = [replica for replica in isr if replica in reached]
         if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
             code = ErrorCode.REPLICA_NOT_AVAILABLE
     if leader not in reached:
-        lives = leader in image.brokers
+        lives = leader in image.brokers and leader not in failed
         code = ErrorCode.LISTENER_NOT_FOUND if lives and version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
         leader = NO_NODE_ID
     return messages.MetadataResponse.Partition(
