@@ -111,8 +111,7 @@ def test_few_records_are_looked_through_at_once_and_many_are_not(partition_of):
     for data in (batch(*large), bomb):
         with pytest.raises(NotLookedThrough):
             append(partition, data)
-        partition.check_keys(data)
-        append(partition, data, keys_checked=True)
+        append(partition, partition.prepare(data), prepared=True)
     assert partition.end_offset == 2020
 
 

@@ -44,7 +44,6 @@ CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 GZIP_LEVEL = Legal("from 1 to 9, or -1 for the library's own", lambda level: level == -1 or 1 <= level <= 9)
 
 NOT_FLUSHED = "logs are forced to disk when a segment is full and when the broker stops"
-NOT_RECOMPRESSED = "batches are stored as the producer compressed them"
 NOT_REPLICATED = "partitions have one replica so far"
 
 
@@ -93,7 +92,6 @@ class TopicConfig(Configuration):
         one_of(*CODECS),
         "Codec of batches on disk; producer keeps what the producer chose.",
         synonyms=(("compression.type", 1),),
-        no_effect=NOT_RECOMPRESSED,
     )
     compression_zstd_level: int = setting(
         "compression.zstd.level",

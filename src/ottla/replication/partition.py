@@ -1,8 +1,9 @@
 """A partition on the broker that leads it: checks what producers send, and wakes those who wait for records.
 
-A batch is opaque. Its 61-byte header and its CRC are looked at, its records only where the topic asks for it (a
-compacted topic takes no record without a key). If there are many, `append` leaves that to its caller: it raises
-NotLookedThrough, and is called again after `check_keys`. What is refused, and how (A2 INT-028, notes of KIP-467):
+A batch is opaque. Its 61-byte header and its CRC are looked at, its records only where the topic asks for it: a
+compacted topic takes no record without a key, and `compression.type` may ask for another codec. If there are many,
+`append` leaves that to its caller: it raises NotLookedThrough, and is called again with what `prepare` makes of the
+batch. What is refused, and how (A2 INT-028, notes of KIP-467):
 
     not format 2, more or less than one batch, impossible counts, control      INVALID_RECORD
     wrong length or CRC                                                        CORRUPT_MESSAGE
@@ -41,9 +42,12 @@ from ottla.protocol.records import keys_missing
 from ottla.storage.errors import StorageError
 from ottla.storage.log import Log
 from ottla.storage.producers import InvalidProducerEpoch, OutOfOrderSequence
+from ottla.storage.recompression import compression_levels, recompressed, wanted_codec
 
 MAX_LONG = (1 << 63) - 1
 SMALL_BATCH, SMALL_PAYLOAD = 64 * 1024, 256 * 1024  # looked through on the spot: as sent, and unpacked
+SMALL_PACKED = 16 * 1024  # and packed anew on the spot
+ATTRIBUTES = CRC_START + 1  # their lower byte
 PAYLOAD_LIMIT = 128 * 1024 * 1024  # that a batch may unpack to where its records must be looked at
 
 
@@ -108,9 +112,12 @@ class Partition:
         return self.log.start_offset
 
     def append(
-        self, batch: memoryview, now_ms: int, *, all_replicas: bool, zstd: bool, keys_checked: bool = False
+        self, batch: memoryview, now_ms: int, *, all_replicas: bool, zstd: bool, prepared: bool = False
     ) -> tuple[int, int]:
-        """Write what a producer sent. Returns its first offset and its append time (-1: records keep their own)."""
+        """Write what a producer sent. Returns its first offset and its append time (-1: records keep their own).
+
+        `zstd`: the producer may know that codec. `prepared`: this is what `prepare` has made of what was sent.
+        """
         if self.offline is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         size = len(batch)
@@ -144,7 +151,7 @@ class Partition:
         if count <= 0 or last_delta != count - 1:
             raise Refused(ErrorCode.INVALID_RECORD, f"{count} records, last offset delta {last_delta}")
         if attributes & (CONTROL | TRANSACTIONAL | TIMESTAMP_TYPE) or attributes & CODEC_MASK >= ZSTD:
-            self._check_attributes(attributes, zstd)
+            self._check_attributes(attributes, zstd or prepared)
         if all_replicas and self.isr_size < config.min_insync_replicas:
             raise Refused(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -160,8 +167,10 @@ class Partition:
             raise Refused(
                 ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes; segment.bytes is {config.segment_bytes}"
             )
-        if "compact" in config.cleanup_policy and not keys_checked:
-            self._check_few_keys(batch)
+        if (config.compression_type != "producer" or "compact" in config.cleanup_policy) and not prepared:
+            batch, was = self._prepare_small(batch), batch
+            if batch is not was:
+                return self.append(batch, now_ms, all_replicas=all_replicas, zstd=True, prepared=True)
         append_time = -1
         if config.message_timestamp_type == "CreateTime":
             self._check_timestamps(base_timestamp, timestamp, now_ms)
@@ -231,29 +240,40 @@ class Partition:
             return None
         return known if self.config.message_timestamp_type == "LogAppendTime" else (known[0], -1)
 
-    def _check_few_keys(self, batch: memoryview) -> None:
+    def _prepare_small(self, batch: memoryview) -> memoryview:
         if len(batch) > SMALL_BATCH:
             raise NotLookedThrough
         try:
-            self.check_keys(batch, SMALL_PAYLOAD)
+            return self.prepare(batch, packs_up_to=SMALL_PACKED, unpacks_up_to=SMALL_PAYLOAD)
         except DecompressionTooLarge:
             raise NotLookedThrough from None
 
-    def check_keys(self, batch: memoryview, limit: int = PAYLOAD_LIMIT) -> None:
-        """Refuse a batch that has a record without a key. May run in any thread.
+    def prepare(
+        self, batch: memoryview, *, packs_up_to: int = PAYLOAD_LIMIT, unpacks_up_to: int = PAYLOAD_LIMIT
+    ) -> memoryview:
+        """What is to be written: the batch as it is, or packed anew in the topic's codec. May run in any thread.
 
-        DecompressionTooLarge when it unpacks to more than a smaller `limit` than the one that holds for all.
+        Refuses a batch that has a record without a key where the topic is compacted. DecompressionTooLarge when it
+        unpacks to more than the smaller limits of work that is done on the spot.
         """
+        config = self.config
+        limit = unpacks_up_to
         try:
-            keyless = keys_missing(batch, limit)
+            if "compact" in config.cleanup_policy:
+                keyless = keys_missing(batch, limit)
+                if keyless is not None:
+                    message = "a compacted topic takes no record without a key"
+                    raise Refused(ErrorCode.INVALID_RECORD, message, ((keyless, message),))
+            codec = wanted_codec(config)
+            if codec is None or batch[ATTRIBUTES] & CODEC_MASK == codec:
+                return batch
+            limit = packs_up_to
+            return memoryview(recompressed(batch, codec, compression_levels(config)[codec], limit))
         except ProtocolError as error:
             if isinstance(error, DecompressionTooLarge) and limit < PAYLOAD_LIMIT:
                 raise
             code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.INVALID_RECORD
             raise Refused(code, str(error)) from None
-        if keyless is not None:
-            message = "a compacted topic takes no record without a key"
-            raise Refused(ErrorCode.INVALID_RECORD, message, ((keyless, message),))
 
     def _check_timestamps(self, base: int, largest: int, now_ms: int) -> None:
         """KIP-937. Records without a timestamp (-1, from message format 0) are not judged."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.config.topic import TopicConfig
-from ottla.protocol.compression import GZIP, LZ4, ZSTD
 from ottla.storage.cleaning import Dirt, Row, asks_for_timestamps, judge
 from ottla.storage.compaction import Group, Job
 from ottla.storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from ottla.storage.log import Log
+from ottla.storage.recompression import compression_levels
 from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, Segment, file_name
 
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)  # in the order in which they are renamed
@@ -73,15 +72,6 @@ def job_for(
         buffer=buffer,
         bytes_per_second=bytes_per_second,
     )
-
-
-def compression_levels(config: TopicConfig) -> list[int | None]:
-    """The level of each codec, by its number."""
-    levels: list[int | None] = [None] * 5
-    levels[GZIP] = config.compression_gzip_level
-    levels[LZ4] = config.compression_lz4_level
-    levels[ZSTD] = config.compression_zstd_level
-    return levels
 
 
 def swap_in(log: Log, group: Group) -> list[Path]:

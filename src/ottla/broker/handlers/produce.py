@@ -144,9 +144,15 @@ def _go_on_aside(
 
 
 async def _append_aside(
-    broker: Broker, topic: bytes, index: int, records: bytearray | None, acks: int, now_ms: int, version: int
+    broker: Broker,
+    topic: bytes,
+    index: int,
+    records: bytearray | memoryview | None,
+    acks: int,
+    now_ms: int,
+    version: int,
 ) -> Produced:
-    keys_checked = False
+    prepared = False
     while True:
         # Looked up again after each wait: the topic may be gone, and its files with it.
         partitions = (broker.replicas.by_id if version >= TOPIC_IDS else broker.replicas.by_name).get(topic)
@@ -154,10 +160,11 @@ async def _append_aside(
             return unknown(topic, index, version, partitions)
         if records is None:
             return Produced(index, ErrorCode.INVALID_RECORD, message="no records")
-        partition, batch = partitions[index], memoryview(records)
+        partition = partitions[index]
+        batch = memoryview(records)
         try:
             offset, append_time = partition.append(
-                batch, now_ms, all_replicas=acks == -1, zstd=version >= ZSTD, keys_checked=keys_checked
+                batch, now_ms, all_replicas=acks == -1, zstd=version >= ZSTD, prepared=prepared
             )
         except NotLookedThrough:
             pass
@@ -166,10 +173,10 @@ async def _append_aside(
         else:
             return Produced(index, 0, offset, append_time, partition.log.start_offset)
         try:
-            await broker.run_blocking(partition.check_keys, batch)
+            records = await broker.run_blocking(partition.prepare, batch)
         except Refused as refusal:
             return refused(index, refusal)
-        keys_checked = True
+        prepared = True
 
 
 def unknown(topic: bytes, index: int, version: int, partitions: list[Partition] | None) -> Produced:

@@ -25,7 +25,7 @@ from ottla.protocol.batch import CREATE_TIME, LOG_APPEND_TIME, CorruptBatch
 from ottla.protocol.compression import DecompressionTooLarge, UnsupportedCodec
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.legacy import upconvert
-from ottla.replication.partition import NotLookedThrough, Partition, Refused
+from ottla.replication.partition import PAYLOAD_LIMIT, SMALL_PACKED, NotLookedThrough, Partition, Refused
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -35,7 +35,7 @@ EXPANSION = 64  # a set may unpack to that many times max.message.bytes, and no 
 
 # topic, index, its partition, its message set
 Work = tuple[bytes, int, "Partition | None", "memoryview | bytes | None"]
-Converted = bytearray | Produced | None
+Converted = memoryview | Produced | None
 
 
 def produce_message_sets(
@@ -88,8 +88,6 @@ def _convert(work: Work, now_ms: int, most: int | None = None) -> Converted:
             now_ms=now_ms,
             limit=limit if most is None else min(limit, most),
         )
-        if "compact" in config.cleanup_policy:
-            partition.check_keys(memoryview(batch))
     except DecompressionTooLarge as error:
         if most is not None and most < limit:
             raise NotLookedThrough from None
@@ -100,16 +98,17 @@ def _convert(work: Work, now_ms: int, most: int | None = None) -> Converted:
         return Produced(index, ErrorCode.CORRUPT_MESSAGE, message=str(error))
     except ProtocolError as error:
         return Produced(index, ErrorCode.INVALID_RECORD, message=str(error))
+    try:
+        return partition.prepare(memoryview(batch), packs_up_to=PAYLOAD_LIMIT if most is None else SMALL_PACKED)
+    except DecompressionTooLarge:
+        raise NotLookedThrough from None
     except Refused as refusal:
         return refused(index, refusal)
-    return batch
 
 
-def _append(partition: Partition, batch: bytearray, now_ms: int, acks: int) -> Produced:
+def _append(partition: Partition, batch: memoryview, now_ms: int, acks: int) -> Produced:
     try:
-        offset, append_time = partition.append(
-            memoryview(batch), now_ms, all_replicas=acks == -1, zstd=False, keys_checked=True
-        )
+        offset, append_time = partition.append(batch, now_ms, all_replicas=acks == -1, zstd=False, prepared=True)
     except Refused as refusal:
         return refused(partition.index, refusal)
     return Produced(partition.index, 0, offset, append_time, partition.log.start_offset)
