@@ -22,6 +22,7 @@ from ottla.replication.partition import Partition
 from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.cleaning import Dirt, filthiest, should_roll
 from ottla.storage.compaction import Group, Totals
+from ottla.storage.errors import CorruptLog, StorageError
 from ottla.storage.log import fsync_directory
 from ottla.storage.log_cleaning import SegmentsGone, dirt_of, job_for, remove_cleaned, swap_in
 
@@ -102,7 +103,7 @@ class LogCleaner:
         return [
             ((partition.topic, partition.index), partition)
             for partition in self._broker.replicas
-            if partition.log.config.compacted
+            if partition.offline is None and partition.log.config.compacted
         ]
 
     def _roll_aged(self) -> bool:
@@ -110,8 +111,12 @@ class LogCleaner:
         for _, partition in self._compacted():
             active = partition.log.active
             if should_roll(active.first_timestamp, active.size, partition.log.config, now_ms):
-                partition.log.roll()
-                rolled = True
+                try:
+                    partition.log.roll()
+                except (OSError, StorageError) as error:
+                    self._broker.disks.log_failed(partition.log, error)
+                else:
+                    rolled = True
         return rolled
 
     async def _start_jobs(self) -> None:
@@ -131,12 +136,16 @@ class LogCleaner:
         for key, partition in self._compacted():
             if key in self._jobs or key in self.uncleanable or key in self._resting:
                 continue
-            dirt = dirt_of(
-                partition.log,
-                checkpoint=self._checkpoints.get(key),
-                stable_offset=partition.last_stable_offset,
-                now_ms=now_ms,
-            )
+            try:
+                dirt = dirt_of(
+                    partition.log,
+                    checkpoint=self._checkpoints.get(key),
+                    stable_offset=partition.last_stable_offset,
+                    now_ms=now_ms,
+                )
+            except (OSError, CorruptLog) as error:
+                self._broker.disks.log_failed(partition.log, error)
+                continue
             if dirt.lost_checkpoint:
                 log.warning("%s-%d: all of it counts as dirty: %s", *key, dirt.lost_checkpoint)
                 self._checkpoints.pop(key)
@@ -161,8 +170,12 @@ class LogCleaner:
             self._done(key, partition, dirt, totals)
             await self._broker.run_blocking(self._settle, partition)
         except JobFailed as failure:
-            self._failed(key, failure)
-            await self._broker.run_blocking(remove_cleaned, partition.log.directory)
+            self._failed(key, partition, failure)
+            if partition.offline is None:
+                await self._broker.run_blocking(remove_cleaned, partition.log.directory)
+        except OSError as error:  # of the checkpoint
+            self._broker.disks.log_failed(partition.log, error)
+            self._rest(key)
         except Exception as error:
             log.exception("%s-%d cannot be compacted until the broker is restarted", *key)
             self.uncleanable[key] = str(error)
@@ -194,9 +207,11 @@ class LogCleaner:
                 if self._broker.partition(*key) is not partition or not partition.log.config.compacted:
                     raise SegmentsGone(f"{partition.log.directory.name} is not compacted any more")
                 aside = swap_in(partition.log, group)
-            except SegmentsGone as error:
+            except (SegmentsGone, OSError, CorruptLog) as error:
                 gone.append(str(error))
                 worker.kill()
+                if not isinstance(error, SegmentsGone):
+                    self._broker.disks.log_failed(partition.log, error)
                 return
             self._broker.housekeeping.remove_later(aside, partition.log.config.file_delete_delay_ms)
 
@@ -240,12 +255,17 @@ class LogCleaner:
             return  # the topic was deleted
         self._broker.logs.write_cleaned(self._checkpoints)
 
-    def _failed(self, key: TopicPartition, failure: JobFailed) -> None:
+    def _failed(self, key: TopicPartition, partition: Partition, failure: JobFailed) -> None:
         if failure.kind in ("aborted", "gone"):
             log.debug("%s-%d: compaction aborted: %s", *key, failure)
         elif failure.kind in ("disk", "died"):
             log.error("%s-%d: cannot compact, to be tried again: %s", *key, failure)
+            if failure.errno is not None:
+                self._broker.disks.log_failed(partition.log, OSError(failure.errno, str(failure)))
         else:
             log.error("%s-%d cannot be compacted until the broker is restarted: %s", *key, failure)
             self.uncleanable[key] = str(failure)
+        self._rest(key)
+
+    def _rest(self, key: TopicPartition) -> None:
         self._resting[key] = monotonic() + self._broker.config.log_cleaner_backoff_ms / 1000

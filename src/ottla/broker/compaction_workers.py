@@ -21,9 +21,10 @@ LINE_LIMIT = 1 << 20
 class JobFailed(Exception):
     """A job came to nothing. `kind` is one of the worker's, or "aborted" by us, or the worker "died" by itself."""
 
-    def __init__(self, kind: str, why: str) -> None:
+    def __init__(self, kind: str, why: str, errno: int | None = None) -> None:
         super().__init__(why)
         self.kind = kind
+        self.errno = errno  # of "disk"
 
 
 class Worker:
@@ -70,7 +71,7 @@ class Worker:
             elif "done" in message:
                 return Totals(**message["done"])
             else:
-                raise JobFailed(message["failed"], message["why"])
+                raise JobFailed(message["failed"], message["why"], message.get("errno"))
         kind = "aborted" if self._killed else "died"
         raise JobFailed(kind, f"worker {process.pid} ended with status {await process.wait()}")
 

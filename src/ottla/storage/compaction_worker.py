@@ -5,7 +5,8 @@ It reads jobs from its standard input and says on its standard output how they g
     in   a Job (compaction.py)
     out  {"group": …}                     a Group is ready, and may be put in place while the work goes on
          {"done": …}                      Totals: the end of a job
-         {"failed": KIND, "why": …}       also the end: "uncleanable", "gone" (a file is no more there), "disk", "bug"
+         {"failed": KIND, "why": …}       also the end: "uncleanable", "gone" (a file is no more there), "disk" (then
+                                          with "errno"), "bug"
 
 The end of its input is the end of it: no broker, no worker. It gives way to other processes, and may be killed at any
 moment; files that it leaves behind then end in `.cleaned`.
@@ -44,7 +45,7 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
     except FileNotFoundError as error:
         return {"failed": "gone", "why": str(error)}
     except OSError as error:
-        return {"failed": "disk", "why": str(error)}
+        return {"failed": "disk", "why": str(error), "errno": error.errno}
     except Exception:
         return {"failed": "bug", "why": traceback.format_exc()}
     totals.peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

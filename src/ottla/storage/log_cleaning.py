@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ottla.storage.cleaning import Dirt, Row, asks_for_timestamps, judge
 from ottla.storage.compaction import Group, Job
+from ottla.storage.errors import CorruptLog
 from ottla.storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from ottla.storage.log import Log
 from ottla.storage.recompression import compression_levels
@@ -88,9 +89,19 @@ def swap_in(log: Log, group: Group) -> list[Path]:
     new = Segment(log.directory, group.base_offset)
     new.take_up(log.segments[first + len(old)].base_offset, group.size)
     names = [file_name(group.base_offset, suffix) for suffix in SUFFIXES]
-    _rename(log.directory, names, CLEANED_SUFFIX, SWAP_SUFFIX)
-    aside = log.replace(old, new)
-    _rename(log.directory, names, SWAP_SUFFIX, "")
+    try:
+        _rename(log.directory, names, CLEANED_SUFFIX, SWAP_SUFFIX)
+    except OSError:
+        remove_cleaned(log.directory, group.base_offset)  # a `.swap` must not outlive what it was made from
+        raise
+    try:
+        aside = log.replace(old, new)
+        _rename(log.directory, names, SWAP_SUFFIX, "")
+    except OSError as error:
+        raise CorruptLog(
+            f"{log.directory}: the compacted segment {group.base_offset} could not be put in place: {error}; the next "
+            "start does it"
+        ) from error
     return aside
 
 
@@ -106,5 +117,6 @@ def _rename(directory: Path, names: list[str], old: str, new: str) -> None:
 def remove_cleaned(directory: Path, base_offset: int | None = None) -> None:
     """Remove what a compaction that came to nothing has written, all of it or one segment."""
     pattern = "*" if base_offset is None else f"{base_offset:020d}.*"
-    for path in directory.glob(pattern + CLEANED_SUFFIX):
-        path.unlink(missing_ok=True)
+    for suffix in (CLEANED_SUFFIX, SWAP_SUFFIX):
+        for path in directory.glob(pattern + suffix):
+            path.unlink(missing_ok=True)

@@ -204,21 +204,21 @@ class Logs:
 
     def write_recovery_points(self) -> None:
         """Write down up to where each log is surely on disk."""
-        self._write(RECOVERY_POINT, lambda log: log.recovery_point)
+        self._write(RECOVERY_POINT, lambda _, log: log.recovery_point)
 
     def write_log_starts(self) -> None:
         """Write down where each log begins, if that is inside a segment."""
-        self._write(LOG_START, lambda log: log.start_offset if log.starts_inside_segment else None)
+        self._write(LOG_START, lambda _, log: log.start_offset if log.starts_inside_segment else None)
 
     def write_high_watermarks(self) -> None:
-        self._write(HIGH_WATERMARK, lambda log: log.end_offset)
+        self._write(HIGH_WATERMARK, lambda _, log: log.end_offset)
 
-    def _write(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
+    def _write(self, name: str, offset_of: Callable[[TopicPartition, Log], int | None]) -> None:
         """Write a checkpoint of every directory; OSError at the end if one of them did not take it."""
         failure: OSError | None = None
         with self._writing:
             for directory, logs in self._by_directory():
-                offsets = {key: offset for key, log in logs if (offset := offset_of(log)) is not None}
+                offsets = {key: offset for key, log in logs if (offset := offset_of(key, log)) is not None}
                 try:
                     directory.write_checkpoint(name, offsets)
                 except OSError as error:
@@ -238,10 +238,7 @@ class Logs:
 
     def write_cleaned(self, offsets: dict[TopicPartition, int]) -> None:
         """Write down up to where each log has been compacted. `offsets` may change until it is its turn."""
-        with self._writing:
-            now = dict(offsets)
-            for directory, logs in self._by_directory():
-                directory.write_checkpoint(CLEANER, {key: now[key] for key, _ in logs if key in now})
+        self._write(CLEANER, lambda key, _: offsets.get(key))
 
     def forget(self, keys: Collection[TopicPartition]) -> None:
         """Take deleted logs out of the checkpoints: they would be wrong for new ones of the same name."""
