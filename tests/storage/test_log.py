@@ -137,6 +137,24 @@ def test_a_log_that_was_closed_opens_as_it_was(new_log: NewLog) -> None:
     assert again.write("more") == 100
 
 
+@pytest.mark.parametrize("left", ["cleanly", "in a hurry"])
+def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(new_log: NewLog, left: str) -> None:
+    scribe = new_log(segment_bytes=1200)
+    for sequence in range(40):
+        scribe.write("x" * 50, producer=(1, 0, sequence))
+        scribe.write("y" * 50, producer=(2, 0, sequence))
+    scribe.write("z", producer=(3, 5, 9))
+    known = [(producer, state.batches) for producer, state in scribe.log.producers.items()]
+    assert [len(batches) for _, batches in known] == [5, 5, 1]
+    if left == "cleanly":
+        scribe.log.close()
+    else:
+        scribe.log.roll()  # a snapshot in the midst of it
+        scribe.log.abandon()
+    again = new_log(clean=left == "cleanly", segment_bytes=1200)
+    assert [(producer, state.batches) for producer, state in again.log.producers.items()] == known
+
+
 def test_records_without_a_time_do_not_make_a_segment_look_old(new_log: NewLog) -> None:
     scribe = new_log(segment_ms=1000)
     scribe.write("format 0 has no time", timestamp=-1)

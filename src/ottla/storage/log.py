@@ -33,6 +33,7 @@ from ottla.protocol.records import first_at_or_after, max_timestamp_record
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptLog, OffsetOutOfRange
 from ottla.storage.file import FileSlice, Handles
+from ottla.storage.index import VALUE
 from ottla.storage.producers import CorruptSnapshot, ProducerStates
 from ottla.storage.scan import NEVER
 from ottla.storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
@@ -44,6 +45,7 @@ EPOCH_FILE = "leader-epoch-checkpoint"
 DECOMPRESSED_LIMIT = 512 * 1024 * 1024  # of one batch, when its records must be looked at
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF  # an index entry has 31 bits for it
+RECALLED = 512 * 1024  # bytes at a log's end where producers' last batches are looked for
 
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
@@ -412,6 +414,7 @@ class Log:
             if offset <= end:
                 try:
                     self.producers.decode(path.read_bytes())
+                    self._recall(offset)
                     replay_from = offset
                     break
                 except CorruptSnapshot as error:
@@ -423,6 +426,39 @@ class Log:
                 if segment.next_offset > replay_from:
                     segment.scan_headers(lambda header: self._replay(header) if header[0] >= replay_from else None)
                     segment.let_go()
+
+    def _recall(self, offset: int) -> None:
+        """Add what a snapshot leaves out: it has the last batch of each producer, the ones before are in the log.
+
+        A producer whose replies got lost sends its last few batches again. Only the end of the log is looked through,
+        which has them unless very many write to it.
+        """
+        left, at, tails = RECALLED, bisect_right(self._bases, offset - 1) - 1, []
+        try:
+            while at >= 0 and left > 0 and len(self.producers):
+                segment = self.segments[at]
+                end = segment.position_of(offset)
+                entry = segment.index.floor(VALUE, end - left)
+                tails.append((segment, entry[VALUE] if entry else 0))
+                left, at = left - end, at - 1
+            for segment, start in reversed(tails):
+                for _, header in segment.batches(start):
+                    if header.base_offset >= offset:
+                        break
+                    if header.producer_id >= 0 and not header.is_control:
+                        self.producers.recall(
+                            header.producer_id,
+                            header.producer_epoch,
+                            header.base_sequence,
+                            header.last_sequence,
+                            header.base_offset,
+                            header.max_timestamp,
+                        )
+        except CorruptLog as error:
+            logger.warning("%s: producers' last batches are not all known: %s", self.directory.name, error)
+        finally:
+            for segment, _ in tails:
+                segment.let_go()
 
     def _replay(self, header: tuple[int, ...]) -> None:
         """Learn from a batch's header, as append does."""

@@ -15,6 +15,8 @@ offset, in Kafka's format:
     version int16 = 1 | CRC-32C uint32 of the rest | count int32 | entries
     entry: producer id int64 | epoch int16 | last sequence int32 | last offset int64 | offset delta int32
            | timestamp int64 | coordinator epoch int32 | first offset of the open transaction int64
+
+That is one batch of each producer; whoever loads a snapshot finds the others in the log, and has them recalled.
 """
 
 from __future__ import annotations
@@ -135,6 +137,15 @@ class ProducerStates:
         if len(batches) > REMEMBERED:
             del batches[0]
         state.timestamp = timestamp
+
+    def recall(self, producer_id: int, epoch: int, first: int, last: int, offset: int, timestamp: int) -> None:
+        """Put a batch before the last one of its producer, if that is all that is known of it. Oldest first."""
+        state = self._states.get(producer_id)
+        if state is None or state.epoch != epoch or not state.batches or offset >= state.batches[-1][2]:
+            return
+        state.batches.insert(len(state.batches) - 1, (first, last, offset, timestamp))
+        if len(state.batches) > REMEMBERED:
+            del state.batches[0]
 
     def expire(self, older_than: int) -> None:
         """Forget producers that wrote nothing since `older_than` (`producer.id.expiration.ms`)."""

@@ -200,11 +200,12 @@ def test_a_producer_id_without_sequence_is_refused(wire):
 def test_producers_are_known_after_a_restart(served):
     wire = served.wire()
     wire.create("t")
-    assert [sent(wire, sequence, "x") for sequence in range(3)] == [0, 1, 2]
+    assert [sent(wire, sequence, "x") for sequence in range(6)] == list(range(6))
     wire = served.restart().wire()
-    assert sent(wire, 2, "x") == 2
-    assert sent(wire, 5, "x") == "OUT_OF_ORDER_SEQUENCE_NUMBER"
-    assert sent(wire, 3, "x") == 3
+    assert [sent(wire, sequence, "x") for sequence in range(1, 6)] == list(range(1, 6))
+    assert sent(wire, 0, "x") == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert sent(wire, 7, "x") == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert sent(wire, 6, "x") == 6
 
 
 # -- times
