@@ -25,6 +25,7 @@ from ottla.broker.cleaner import LogCleaner
 from ottla.broker.disks import Disks
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.flushing import Flushing
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.retention import check_retention
 from ottla.config.broker import BrokerConfig
@@ -38,7 +39,6 @@ from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
-from ottla.storage.segment import Segment
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ class Broker:
         self.cleaner = LogCleaner(self)
         self.disks = Disks(self)
         self.logs.on_failure = self.disks.directory_failed
+        self.flushing = Flushing(config.log_flush_scheduler_interval_ms)
 
     def _listeners(self) -> list[Listener]:
         config = self.config
@@ -101,6 +102,7 @@ class Broker:
             await self.controller.start()
             self.logs.mark(self.image.cluster_id, config.node_id)
             await self._open_logs()
+            await self.flushing.idle()  # of what a crash left, nobody sees more than a power cut would have spared
             for listener in self.listeners:
                 await listener.open()
         except BaseException:
@@ -129,6 +131,7 @@ class Broker:
         await self.housekeeping.stop()
         await self.controller.stop()
         await self._close_connections()
+        await self.flushing.stop()
         await self.run_blocking(self.logs.close)
         assert self._store is not None
         await self._store.close()
@@ -190,7 +193,8 @@ class Broker:
             config = TopicConfig.resolve(topic.configs, self.config)
             self._serve(topic, await self.run_blocking(self._create_logs, topic, config))
         for topic in change.deleted:
-            self.replicas.remove(topic.name)
+            for partition in self.replicas.remove(topic.name):
+                self.flushing.remove(partition)
             keys = [(topic.name, index) for index in range(len(topic.partitions))]
             await self.cleaner.forget(keys)
             self.housekeeping.remove_later(
@@ -204,27 +208,12 @@ class Broker:
 
     def _serve(self, topic: TopicImage, logs: list[Log]) -> None:
         for one in logs:
-            one.on_roll = self._flush_rolled
             one.on_failure = self.disks.log_failed
         epochs = [partition.leader_epoch for partition in topic.partitions]
-        self.replicas.add(topic.name, topic.id, logs, epochs, is_internal=topic.internal)
-        for partition in self.replicas.by_id[topic.id]:
+        for partition in self.replicas.add(topic.name, topic.id, logs, epochs, is_internal=topic.internal):
             partition.offline = self.logs.offline.get((topic.name, partition.index))
-
-    def _flush_rolled(self, rolled_log: Log, segment: Segment) -> None:
-        """A segment is complete: put it on disk, after which a restart need not look at it again."""
-
-        async def flush() -> None:
-            try:
-                await self.run_blocking(segment.fsync)
-                rolled_log.recovery_point = max(rolled_log.recovery_point, segment.next_offset)
-            except OSError as error:
-                rolled_log.failed(error)
-            finally:
-                segment.file.release()
-
-        segment.file.acquire()  # it may be deleted meanwhile
-        self._flushing = self.loop.create_task(flush())
+            if partition.offline is None:
+                self.flushing.add(partition)
 
     def _expire_producers(self) -> None:
         older_than = self.now_ms() - self.config.producer_id_expiration_ms

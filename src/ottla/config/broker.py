@@ -170,7 +170,7 @@ class BrokerConfig(LogDefaults):
         LONG,
         30_000,
         at_least(0),
-        "Wait after the start before retention, flushing by time and checkpoints of logs begin.",
+        "Wait after the start before retention and checkpoints of logs begin.",
     )
     log_cleaner_backoff_ms: int = setting(
         "log.cleaner.backoff.ms",

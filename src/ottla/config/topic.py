@@ -43,7 +43,6 @@ MINUTE_MS = 60_000
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 GZIP_LEVEL = Legal("from 1 to 9, or -1 for the library's own", lambda level: level == -1 or 1 <= level <= 9)
 
-NOT_FLUSHED = "logs are forced to disk when a segment is full and when the broker stops"
 NOT_REPLICATED = "partitions have one replica so far"
 
 
@@ -124,7 +123,6 @@ class TopicConfig(Configuration):
         at_least(1),
         "Records after which the log is forced to disk; 1 forces every write.",
         synonyms=(("log.flush.interval.messages", 1),),
-        no_effect=NOT_FLUSHED,
     )
     flush_ms: int = setting(
         "flush.ms",
@@ -133,7 +131,6 @@ class TopicConfig(Configuration):
         at_least(0),
         "Time after which written records are forced to disk.",
         synonyms=(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
-        no_effect=NOT_FLUSHED,
     )
     follower_replication_throttled_replicas: list[str] = setting(
         "follower.replication.throttled.replicas",

@@ -14,7 +14,8 @@ batch. What is refused, and how (A2 INT-028, notes of KIP-467):
     fewer replicas in sync than min.insync.replicas, with acks=all             NOT_ENOUGH_REPLICAS
     a producer's epoch or sequence                                             see storage/producers.py
 
-With one replica, a record is committed when it is written: the high watermark is the end of the log.
+With one replica, a record is committed when it is written, or flushed where the topic asks for it (commit.py): that is
+the high watermark.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ from ottla.protocol.batch import (
 from ottla.protocol.compression import ZSTD, DecompressionTooLarge
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.records import keys_missing
+from ottla.replication.commit import Commit
+from ottla.replication.refused import Refused
 from ottla.storage.errors import StorageError
+from ottla.storage.flush import LogFlusher
 from ottla.storage.log import Log
 from ottla.storage.producers import InvalidProducerEpoch, OutOfOrderSequence
 from ottla.storage.recompression import compression_levels, recompressed, wanted_codec
@@ -49,16 +53,6 @@ SMALL_BATCH, SMALL_PAYLOAD = 64 * 1024, 256 * 1024  # looked through on the spot
 SMALL_PACKED = 16 * 1024  # and packed anew on the spot
 ATTRIBUTES = CRC_START + 1  # their lower byte
 PAYLOAD_LIMIT = 128 * 1024 * 1024  # that a batch may unpack to where its records must be looked at
-
-
-class Refused(Exception):
-    """A batch that is not written. `records` names single records that are at fault, by index (KIP-467)."""
-
-    def __init__(self, code: ErrorCode, message: str, records: tuple[tuple[int, str], ...] = ()) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.records = records
 
 
 class NotLookedThrough(Exception):
@@ -73,7 +67,9 @@ class Waiter(Protocol):
 
 class Partition:
     __slots__ = (
+        "commit",
         "config",
+        "flusher",
         "high_watermark",
         "index",
         "is_internal",
@@ -102,6 +98,47 @@ class Partition:
         self.last_stable_offset = log.end_offset
         self.offline: str | None = None  # why nobody can use it
         self.waiters: set[Waiter] = set()
+        self.commit: Commit | None = None
+        self.flusher: LogFlusher | None = None
+
+    def flush_with(self, flusher: LogFlusher) -> None:
+        """Take part in group commit: appends wait for `flusher` where `flush.messages` asks for it."""
+        self.flusher = flusher
+        flusher.on_done = self._flushed
+        self.configure(self.config)
+        if self.log.end_offset - self.log.recovery_point >= self.config.flush_messages:
+            flusher.request(self.log.end_offset)  # left by a crash
+
+    def configure(self, config: TopicConfig) -> None:
+        """The topic's settings have changed."""
+        self.config = self.log.config = config
+        if self.commit is None and self.flusher is not None and config.flush_messages < MAX_LONG:
+            self.commit = Commit(self, self.flusher)
+
+    def _flushed(self) -> None:
+        if self.commit is not None:
+            self.commit.flushed()
+
+    def close(self) -> None:
+        """The topic is deleted: who waits for records, or for their being committed, learns it at once."""
+        self._end(Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted"))
+
+    def take_offline(self, reason: str) -> None:
+        """Nobody can use it any more until the next start; those who wait learn it at once."""
+        self.offline = reason
+        self._end(Refused(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+        self.log.abandon()
+
+    def _end(self, refusal: Refused) -> None:
+        if self.flusher is not None:
+            self.flusher.close()
+        if self.commit is not None:
+            self.commit.refuse(refusal)
+        self.wake(1 << 62)
+
+    def wake(self, size: int) -> None:
+        for waiter in tuple(self.waiters):
+            waiter.appended(size)
 
     @property
     def end_offset(self) -> int:
@@ -182,18 +219,13 @@ class Partition:
         except (StorageError, OSError) as error:
             self.log.failed(error)
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if self.commit is not None:
+            self.commit.appended(size)
+            return base_offset, append_time
         self.high_watermark = self.last_stable_offset = self.log.end_offset
         if self.waiters:
-            for waiter in tuple(self.waiters):
-                waiter.appended(size)
+            self.wake(size)
         return base_offset, append_time
-
-    def take_offline(self, reason: str) -> None:
-        """Nobody can use it any more until the next start; those who wait learn it at once."""
-        self.offline = reason
-        self.log.abandon()
-        for waiter in tuple(self.waiters):
-            waiter.appended(1 << 62)
 
     def delete_records(self, offset: int) -> int:
         """Let the log begin at `offset`, or at the high watermark for -1. Returns where it begins now."""

@@ -17,21 +17,23 @@ class Replicas:
         self.by_name: dict[bytes, list[Partition]] = {}
         self.by_id: dict[bytes, list[Partition]] = {}
 
-    def add(self, topic: str, topic_id: bytes, logs: list[Log], epochs: list[int], *, is_internal: bool) -> None:
+    def add(
+        self, topic: str, topic_id: bytes, logs: list[Log], epochs: list[int], *, is_internal: bool
+    ) -> list[Partition]:
         partitions = [
             Partition(topic, topic_id, index, log, epoch, is_internal=is_internal)
             for index, (log, epoch) in enumerate(zip(logs, epochs, strict=True))
         ]
         self.by_name[topic.encode()] = partitions
         self.by_id[topic_id] = partitions
+        return partitions
 
     def remove(self, topic: str) -> list[Partition]:
         """Forget a topic; those who wait for its records learn it at once."""
         partitions = self.by_name.pop(topic.encode(), [])
         for partition in partitions:
             self.by_id.pop(partition.topic_id, None)
-            for waiter in tuple(partition.waiters):
-                waiter.appended(1 << 62)
+            partition.close()
         return partitions
 
     def find(self, topic: str, index: int) -> Partition | None:

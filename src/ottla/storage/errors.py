@@ -11,6 +11,10 @@ class CorruptLog(StorageError):
     """Data that was safely on disk is damaged or gone: nothing is cut off, the partition goes offline."""
 
 
+class FlushFailed(StorageError):
+    """What was written may never get to the disk, though it can be read."""
+
+
 class OffsetOutOfRange(Exception):
     """A read below the log's start or beyond its end."""
 

@@ -2,6 +2,7 @@
 
 no space left, quota used up                      nobody: the request fails, and works again when there is space
 damage of what was on disk, a file that is gone   the partition
+an fsync that failed, whatever the reason         the partition: the system may have dropped what was to be written
 I/O error, read-only, unreachable                 the data directory, with all its partitions
 anything else (too many open files, no memory)    nobody: it may pass
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import errno
 from enum import Enum
 
-from ottla.storage.errors import CorruptLog
+from ottla.storage.errors import CorruptLog, FlushFailed
 
 
 class Reach(Enum):
@@ -43,6 +44,8 @@ OF_DIRECTORY = frozenset(
 def reach_of(error: BaseException) -> Reach:
     if isinstance(error, CorruptLog):
         return Reach.PARTITION
+    if isinstance(error, FlushFailed):
+        return Reach.DIRECTORY if getattr(error.__cause__, "errno", None) in OF_DIRECTORY else Reach.PARTITION
     cause = error if isinstance(error, OSError) else error.__cause__
     if not isinstance(cause, OSError):
         return Reach.REQUEST

@@ -32,6 +32,10 @@ class SegmentFile:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         return self._fd
 
+    def open(self) -> None:
+        """Open it now, if it is not."""
+        _ = self.fd
+
     def acquire(self) -> None:
         self._users += 1
 

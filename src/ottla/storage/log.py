@@ -195,7 +195,7 @@ class Log:
     def close(self) -> None:
         """Put everything on disk, so that the next opening may believe it."""
         for segment in self.segments:
-            if segment is self.active or segment.base_offset >= self.recovery_point:
+            if segment is self.active or segment.next_offset > self.recovery_point:
                 segment.seal()
                 segment.fsync()
         self._snapshot()

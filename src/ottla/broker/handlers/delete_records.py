@@ -21,7 +21,7 @@ from ottla.broker.dispatch import Request, handles
 from ottla.broker.led import led_partition
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
-from ottla.replication.partition import Refused
+from ottla.replication.refused import Refused
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

@@ -10,6 +10,8 @@ and a failure closes the connection, since the client would not learn of it othe
 The frame is read by hand, in two steps: first all of it (so that a malformed one changes nothing), then partition by
 partition. The reader takes what the schema's takes, and also text that is not UTF-8: such a name is that of no topic.
 
+Where a topic asks for flushes (`flush.messages`), the answer waits until the batch is committed (produce_committed.py).
+
 A compacted topic takes only records with keys. A batch with too many records to look through on the spot is looked
 through in a thread, while the connection waits.
 """
@@ -25,7 +27,8 @@ from ottla.broker.wire import LONGEST_TEXT, read_unsigned, skip_tags, unsigned
 from ottla.controller.names import is_internal, why_illegal
 from ottla.net.connection import BadFrame, Connection, Parked, Reply
 from ottla.protocol.errors import ErrorCode, MalformedMessage
-from ottla.replication.partition import NotLookedThrough, Partition, Refused
+from ottla.replication.partition import NotLookedThrough, Partition
+from ottla.replication.refused import Refused
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -79,6 +82,7 @@ def produce(
     now_ms = int(time() * 1000)
     known = broker.replicas.by_id if version >= TOPIC_IDS else broker.replicas.by_name
     results = []
+    must_wait = False
     for topic, batches in topics:
         partitions = known.get(topic)
         answers: list[Produced] = []
@@ -89,8 +93,9 @@ def produce(
             elif records is None:
                 answers.append(Produced(index, ErrorCode.INVALID_RECORD, message="no records"))
             else:
+                partition = partitions[index]
                 try:
-                    offset, append_time = partitions[index].append(
+                    offset, append_time = partition.append(
                         records, now_ms, all_replicas=acks == -1, zstd=version >= ZSTD
                     )
                 except Refused as refusal:
@@ -98,13 +103,19 @@ def produce(
                     continue
                 except NotLookedThrough:
                     return _go_on_aside(broker, connection, topics, results, acks, now_ms, version, correlation_id)
-                log_start = partitions[index].log.start_offset
-                if acks and version >= FLEXIBLE and len(topics) == 1 and len(batches) == 1:
+                log_start = partition.log.start_offset
+                if partition.commit is not None:
+                    must_wait = True
+                elif acks and version >= FLEXIBLE and len(topics) == 1 and len(batches) == 1:
                     return write_single(topic, index, offset, append_time, log_start, version, correlation_id)
                 answers.append(Produced(index, 0, offset, append_time, log_start))
     if acks == 0:
         answer_nothing(results)
         return None
+    if must_wait:
+        from ottla.broker.handlers.produce_committed import answer_when_committed
+
+        return answer_when_committed(broker, connection, results, version, correlation_id)
     return write_response(results, version, correlation_id)
 
 
@@ -138,6 +149,9 @@ def _go_on_aside(
         if acks == 0:
             answer_nothing(results)
             return None
+        from ottla.broker.handlers.produce_committed import committed
+
+        await committed(broker, results, version)
         return write_response(results, version, correlation_id)
 
     return wait_for(connection, go_on())

@@ -20,12 +20,14 @@ from ottla.broker.handlers.produce import (
     unknown,
     write_response,
 )
+from ottla.broker.handlers.produce_committed import answer_when_committed, committed
 from ottla.net.connection import Connection, Parked, Reply
 from ottla.protocol.batch import CREATE_TIME, LOG_APPEND_TIME, CorruptBatch
 from ottla.protocol.compression import DecompressionTooLarge, UnsupportedCodec
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.legacy import upconvert
-from ottla.replication.partition import PAYLOAD_LIMIT, SMALL_PACKED, NotLookedThrough, Partition, Refused
+from ottla.replication.partition import PAYLOAD_LIMIT, SMALL_PACKED, NotLookedThrough, Partition
+from ottla.replication.refused import Refused
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -54,7 +56,8 @@ def produce_message_sets(
         except NotLookedThrough:
             pass
         else:
-            return _answer(work, converted, acks, now_ms, version, correlation_id)
+            results = _append_all(work, converted, acks, now_ms, version)
+            return None if acks == 0 else answer_when_committed(broker, connection, results, version, correlation_id)
     copies: list[Work] = [
         (topic, index, partition, None if records is None else bytes(records))
         for topic, index, partition, records in work
@@ -64,7 +67,11 @@ def produce_message_sets(
         converted = await broker.run_blocking(lambda: [_convert(one, now_ms) for one in copies])
         # Looked up again after the wait: a topic may be gone, and its files with it.
         found: list[Work] = [(topic, index, _find(broker, topic, index), None) for topic, index, _, _ in copies]
-        return _answer(found, converted, acks, now_ms, version, correlation_id)
+        results = _append_all(found, converted, acks, now_ms, version)
+        if acks == 0:
+            return None
+        await committed(broker, results, version)
+        return write_response(results, version, correlation_id)
 
     return wait_for(connection, convert_aside())
 
@@ -114,9 +121,9 @@ def _append(partition: Partition, batch: memoryview, now_ms: int, acks: int) -> 
     return Produced(partition.index, 0, offset, append_time, partition.log.start_offset)
 
 
-def _answer(
-    work: list[Work], converted: list[Converted], acks: int, now_ms: int, version: int, correlation_id: int
-) -> Reply | None:
+def _append_all(
+    work: list[Work], converted: list[Converted], acks: int, now_ms: int, version: int
+) -> list[tuple[bytes, list[Produced]]]:
     results: dict[bytes, list[Produced]] = {}
     for (topic, index, partition, _), batch in zip(work, converted, strict=True):
         if partition is None or batch is None:
@@ -128,5 +135,4 @@ def _answer(
         results.setdefault(topic, []).append(answer)
     if acks == 0:
         answer_nothing(list(results.items()))
-        return None
-    return write_response(list(results.items()), version, correlation_id)
+    return list(results.items())
