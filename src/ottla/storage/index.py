@@ -48,6 +48,11 @@ class SparseIndex:
         """Bytes of the whole index."""
         return len(self) * self._entry.size
 
+    @property
+    def has_tail(self) -> bool:
+        """Whether there are entries that are not in the file."""
+        return bool(self._tail[KEY])
+
     def append(self, key: int, value: int) -> None:
         keys, values = self._tail
         keys.append(key)
@@ -118,6 +123,11 @@ class SparseIndex:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def cut(self, column: int, target: int) -> None:
+        """Keep the entries whose KEY or VALUE is below `target`."""
+        self.flush()
+        self.truncate(self._count_up_to(column, target - 1))
 
     def truncate(self, entries: int) -> None:
         """Keep the first `entries`."""

@@ -37,7 +37,7 @@ from ottla.storage.index import VALUE
 from ottla.storage.producers import CorruptSnapshot, ProducerStates
 from ottla.storage.scan import NEVER
 from ottla.storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
-from ottla.storage.survey import survey
+from ottla.storage.survey import snapshots_in, survey
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,8 @@ class Log:
         if clean and checked:
             ((base, _),) = checked
             segment = Segment(self.directory, base)
-            segment.open()
+            if found.sizes[base]:
+                segment.open()
             self._add(segment)
             self._load_producers(found.snapshots, segment.next_offset)
         else:
@@ -195,7 +196,7 @@ class Log:
     def close(self) -> None:
         """Put everything on disk, so that the next opening may believe it."""
         for segment in self.segments:
-            if segment is self.active or segment.next_offset > self.recovery_point:
+            if segment.next_offset > self.recovery_point or segment.has_unwritten_indexes or self.config.preallocate:
                 segment.seal()
                 segment.fsync()
         self._snapshot()
@@ -247,8 +248,10 @@ class Log:
         return base
 
     def roll(self) -> Segment:
-        """Begin a new segment at the end offset."""
+        """Begin a new segment at the end offset; an empty one is new already."""
         old = self.active
+        if not old.size:
+            return old
         old.seal()
         self._begin_segment(self.end_offset)
         self._snapshot()
@@ -271,6 +274,7 @@ class Log:
         """
         if count >= len(self.segments):
             self.roll()
+            count = len(self.segments) - 1
         aside = []
         try:
             for _ in range(count):
@@ -282,6 +286,32 @@ class Log:
             first = self.segments[0].base_offset
             self.recovery_point = max(self.recovery_point, first)
             self.move_start(first)
+        return aside
+
+    def truncate_to(self, offset: int) -> list[Path]:
+        """Records from `offset` on are gone, with the whole batch that has it; the log ends before that batch.
+
+        Returns the files of segments that went, out of sight. Before this, `recovery_point` on disk must not lie beyond
+        the new end (Logs.truncate), or a crash would look like damage.
+        """
+        if offset >= self.end_offset:
+            return []
+        aside = []
+        while self.segments and self.active.base_offset >= offset:
+            aside += self.active.set_aside()
+            del self.segments[-1], self._bases[-1]
+            if self.segments:
+                self.active = self.segments[-1]
+        if self.segments:
+            self._handles.forget(self.active)
+            self.active.truncate_to(offset)
+        else:
+            self._begin_segment(offset)
+        self.end_offset = self.active.next_offset
+        self.recovery_point = min(self.recovery_point, self.end_offset)
+        self.start_offset = min(self.start_offset, self.end_offset)
+        self.epochs.truncate_end(self.end_offset)
+        self._load_producers(snapshots_in(self.directory), self.end_offset)
         return aside
 
     def replace(self, old: list[Segment], new: Segment) -> list[Path]:
@@ -395,10 +425,11 @@ class Log:
 
     def _snapshot(self) -> None:
         """Keep the producers as they are at the end, so that a restart need not read the log to know them."""
-        if self.end_offset <= self._bases[0]:
+        path = self.directory / file_name(self.end_offset, SNAPSHOT_SUFFIX)
+        if self.end_offset <= self._bases[0] or path.exists():
             return
         try:
-            self.producers.save(self.directory / file_name(self.end_offset, SNAPSHOT_SUFFIX))
+            self.producers.save(path)
         except OSError as error:
             logger.warning("%s: no snapshot of producers at %d: %s", self.directory.name, self.end_offset, error)
 

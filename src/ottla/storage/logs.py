@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -40,6 +41,7 @@ class Logs:
         self.offline: dict[TopicPartition, str] = {}  # those that cannot be used, and why
         self.on_failure: Callable[[DataDirectory, Exception], None] | None = None  # told in any thread
         self._logs: dict[TopicPartition, tuple[DataDirectory, Log]] = {}
+        self._counts = Counter(dict.fromkeys(self.directories, 0))  # how many logs each has
         self._writing = threading.Lock()  # a checkpoint is written by one at a time, and never by older offsets
 
     # -- the directories -----------------------------------------------------------------------------------------
@@ -122,7 +124,7 @@ class Logs:
                         logger.warning("%s belongs to no topic of this cluster; it is now %s", path.name, stray.name)
                         continue
                     log = Log(path, config, self.handles)
-                    self._logs[key] = (directory, log)
+                    self._keep(key, directory, log)
                     work = partial(
                         log.open,
                         clean=directory.was_clean,
@@ -166,17 +168,13 @@ class Logs:
     def _leave_offline(self, key: TopicPartition, config: TopicConfig) -> None:
         """Its log is not here, and one of the directories is not either: it is taken to be there."""
         lost = [directory for directory in self.directories if directory.failure is not None]
-        self._logs[key] = (lost[0], Log(lost[0].partition_path(*key), config, self.handles))
+        self._keep(key, lost[0], Log(lost[0].partition_path(*key), config, self.handles))
         self.offline[key] = f"in {' or '.join(str(one.path) for one in lost)}, which cannot be used: {lost[0].failure}"
 
     def create(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> Log:
-        counts = dict.fromkeys(self.usable, 0)
-        if not counts:
+        if not self.usable:
             raise StorageError(f"cannot create {key[0]}-{key[1]}: no data directory can be used")
-        for directory, _ in self._logs.values():
-            if directory in counts:
-                counts[directory] += 1
-        directory = min(counts, key=lambda one: counts[one])
+        directory = min(self.usable, key=lambda one: self._counts[one])
         path = directory.partition_path(*key)
         try:
             if path.exists():  # a creation that was cut short, or somebody else's
@@ -186,8 +184,23 @@ class Logs:
             directory.write_topic_id(path, topic_id)
         except OSError as error:
             raise StorageError(f"cannot create {path.name}: {error}") from error
-        self._logs[key] = (directory, log)
+        self._keep(key, directory, log)
         return log
+
+    def truncate(self, key: TopicPartition, offset: int) -> list[Path]:
+        """Let a log end at `offset` or before; returns files that went, out of sight (Log.truncate_to).
+
+        It is written down first that the end is not surely on disk: a crash in between must not look like damage.
+        """
+        log = self._logs[key][1]
+        below = [base for base in log.segment_base_offsets() if base <= offset]
+        log.recovery_point = min(log.recovery_point, below[-1] if below else 0)
+        self.write_recovery_points()
+        return log.truncate_to(offset)
+
+    def _keep(self, key: TopicPartition, directory: DataDirectory, log: Log) -> None:
+        self._logs[key] = (directory, log)
+        self._counts[directory] += 1
 
     def delete(self, key: TopicPartition) -> Path | None:
         """Take a log out of sight; returns where its files are until somebody removes them."""
@@ -197,6 +210,7 @@ class Logs:
             left = [one for one in self.usable if one.partition_path(*key).exists()]
             return left[0].set_aside(left[0].partition_path(*key)) if left else None
         directory, log = found
+        self._counts[directory] -= 1
         log.abandon()
         return directory.set_aside(log.directory) if directory.failure is None else None
 

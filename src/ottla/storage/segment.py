@@ -283,10 +283,30 @@ class Segment:
         self.index.fsync()
         self.time_index.fsync()
 
+    @property
+    def has_unwritten_indexes(self) -> bool:
+        return self._loaded and (
+            self.max_timestamp > self.time_index.last_key or self.index.has_tail or self.time_index.has_tail
+        )
+
     def seal(self) -> None:
         """Nothing more is written here: complete the indexes, give back what was set aside."""
         self.flush_indexes()
         os.ftruncate(self.file.fd, self.size)
+
+    def truncate_to(self, offset: int) -> None:
+        """Batches from the one with `offset` on are gone; the segment may be written to again."""
+        position = self.position_of(offset)
+        os.ftruncate(self.file.fd, position)
+        self._hints.clear()
+        self.index.cut(VALUE, position)
+        self.time_index.cut(VALUE, offset - self.base_offset)
+        self.size, self.next_offset, self._since_index = position, self.base_offset, 0
+        if position and not (self._indexes_fit() and self._follow(NEVER)):
+            self.rebuild()
+        elif not position:
+            self.max_timestamp, self.max_timestamp_offset = NO_TIME[KEY], self.base_offset
+            self._read_first_timestamp()
 
     def let_go(self) -> None:
         """Close the files until somebody needs them again."""

@@ -44,15 +44,21 @@ class Contents:
             os.unlink(path)
 
 
+def snapshots_in(directory: Path) -> list[int]:
+    """The offsets of snapshots, newest first; nothing else is touched."""
+    found = [name.removesuffix(SNAPSHOT_SUFFIX) for name in os.listdir(directory) if name.endswith(SNAPSHOT_SUFFIX)]
+    return sorted((int(stem) for stem in found if len(stem) == DIGITS and stem.isdigit()), reverse=True)
+
+
 def survey(directory: Path) -> Contents:
     """What is there, after putting in order what a crash may have left behind."""
-    if any(name.endswith(leftovers.SUFFIXES) for name in os.listdir(directory)):
-        leftovers.settle(directory)
     found = Contents()
     indexes = []
     with os.scandir(directory) as entries:
         for entry in entries:
             stem, suffix = os.path.splitext(entry.name)
+            if suffix in leftovers.SUFFIXES:
+                break
             if suffix == TEMPORARY_SUFFIX:
                 found.leftovers.append(entry.path)
             elif not (len(stem) == DIGITS and stem.isascii() and stem.isdigit()):
@@ -63,6 +69,9 @@ def survey(directory: Path) -> Contents:
                 found.snapshots.append(int(stem))
             elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 indexes.append((int(stem), entry.path))
-    found.snapshots.sort(reverse=True)
-    found.leftovers += [path for base, path in indexes if base not in found.sizes]
-    return found
+        else:
+            found.snapshots.sort(reverse=True)
+            found.leftovers += [path for base, path in indexes if base not in found.sizes]
+            return found
+    leftovers.settle(directory)
+    return survey(directory)
