@@ -192,6 +192,11 @@ class Broker:
         for topic in change.created:
             config = TopicConfig.resolve(topic.configs, self.config)
             self._serve(topic, await self.run_blocking(self._create_logs, topic, config))
+        for topic in change.altered:
+            config = TopicConfig.resolve(topic.configs, self.config)
+            for partition in self.replicas.by_id.get(topic.id, ()):
+                partition.configure(config)
+                self.flushing.reconsider(partition)
         for topic in change.deleted:
             for partition in self.replicas.remove(topic.name):
                 self.flushing.remove(partition)

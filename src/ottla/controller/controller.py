@@ -9,6 +9,7 @@ One node is broker and controller in one; it takes the role at start by writing 
 - A deleted topic: a mark under /admin/delete_topics, gone from the image, `on_change` removes its logs, then mark and
   nodes go in one transaction. A mark found at start is a deletion that a crash cut short: it is finished there, before
   the broker serves. `on_change` must therefore bear being asked to delete logs that are partly gone or not open.
+- Other settings of a topic: stored, then in the image, then `on_change` gives them to the logs.
 - At start the image is loaded and nothing is reported as created: the broker opens its logs from the image.
 """
 
@@ -24,6 +25,7 @@ from typing import NamedTuple
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import topic_warnings
 from ottla.controller import znodes
+from ottla.controller.configs import ConfigChange, ConfigResult, plan_alteration
 from ottla.controller.image import BrokerInfo, ClusterImage, TopicImage
 from ottla.controller.names import id_text, is_internal, new_id
 from ottla.controller.producer_ids import BLOCK_SIZE, ProducerIds
@@ -48,6 +50,7 @@ class Change(NamedTuple):
 
     created: Sequence[TopicImage] = ()
     deleted: Sequence[TopicImage] = ()
+    altered: Sequence[TopicImage] = ()  # have other settings now
 
 
 class Controller:
@@ -260,6 +263,32 @@ class Controller:
         for topic in topics:
             self._being_deleted.discard(topic.name)
             log.info("topic %s deleted", topic.name)
+
+    async def alter_topic_configs(
+        self, asked: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[ConfigResult]:
+        """One result per change; the good ones hold when this returns, even if others are refused."""
+        async with self._lock:
+            results = plan_alteration(asked, self.image, self._config)
+            altered = [result.image for result in results if result.image is not None]
+            if validate_only or not altered:
+                return results
+            try:
+                await self._store.multi([znodes.set_configs(topic) for topic in altered])
+            except StoreError as error:
+                log.error("settings not changed: %s", error)
+                storage = ErrorCode.KAFKA_STORAGE_ERROR
+                return [
+                    result if result.image is None else ConfigResult(result.topic, storage, str(error))
+                    for result in results
+                ]
+            for topic in altered:
+                self.image.add(topic)
+                log.info("topic %s has other settings: %s", topic.name, topic.configs)
+                for warning in topic_warnings(topic.configs):
+                    log.warning("topic %s: %s", topic.name, warning)
+            await self._on_change(Change(altered=altered))
+            return results
 
     # -- producer ids
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from ottla.controller.image import BrokerInfo, PartitionImage, TopicImage
 from ottla.controller.names import id_bytes, id_text
-from ottla.coordination.store import Create, Delete, Node, Operation, StoreError
+from ottla.coordination.store import Create, Delete, Node, Operation, Set, StoreError
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
@@ -97,7 +97,7 @@ def create_topic(topic: TopicImage, controller_epoch: int) -> list[Operation]:
         "adding_replicas": {},
         "removing_replicas": {},
     }
-    config = encode({"version": 1, "config": topic.configs})
+    config = _encode_configs(topic)
     operations: list[Operation] = [
         Create(f"{TOPIC_CONFIGS}/{topic.name}", config),
         Create(above, encode(value)),
@@ -112,6 +112,15 @@ def create_topic(topic: TopicImage, controller_epoch: int) -> list[Operation]:
         operations.append(Create(f"{above}/partitions/{index}"))
         operations.append(Create(f"{above}/partitions/{index}/state", state))
     return operations
+
+
+def _encode_configs(topic: TopicImage) -> bytes:
+    return encode({"version": 1, "config": topic.configs})
+
+
+def set_configs(topic: TopicImage) -> Operation:
+    """What stores the topic's settings."""
+    return Set(f"{TOPIC_CONFIGS}/{topic.name}", _encode_configs(topic))
 
 
 def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:

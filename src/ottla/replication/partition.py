@@ -111,7 +111,8 @@ class Partition:
 
     def configure(self, config: TopicConfig) -> None:
         """The topic's settings have changed."""
-        self.config = self.log.config = config
+        self.config = config
+        self.log.configure(config)
         if self.commit is None and self.flusher is not None and config.flush_messages < MAX_LONG:
             self.commit = Commit(self, self.flusher)
 

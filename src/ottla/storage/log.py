@@ -185,7 +185,12 @@ class Log:
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        self.configure(self.config)
+
+    def configure(self, config: TopicConfig) -> None:
+        """Go by other settings from now on."""
+        self.config = config
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter = random.randrange(jitter) if jitter > 0 else 0
 
     def _drop(self, bases: list[int]) -> None:

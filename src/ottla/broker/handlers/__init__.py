@@ -1,6 +1,7 @@
 """One module per request, each registering itself with `ottla.broker.dispatch`. Importing this imports them all."""
 
 from ottla.broker.handlers import (  # noqa: F401
+    alter_configs,
     api_versions,
     create_topics,
     delete_records,
@@ -10,6 +11,7 @@ from ottla.broker.handlers import (  # noqa: F401
     describe_topic_partitions,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,

@@ -1,0 +1,42 @@
+"""AlterConfigs (33), versions 0-2.
+
+The settings of topics are replaced: what the request does not name goes back to the broker's default. That is a trap
+when two clients change the same topic, hence IncrementalAlterConfigs (KIP-339); the rest is as there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.altering import Altered, alter
+from ottla.broker.dispatch import Request, handles
+from ottla.controller.configs import ConfigEntry
+from ottla.protocol import messages
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles("AlterConfigs", 0, 2)
+async def alter_configs(
+    broker: Broker, request: Request, body: messages.AlterConfigsRequest
+) -> messages.AlterConfigsResponse:
+    asked = [
+        (
+            resource.resource_type,
+            resource.resource_name,
+            [ConfigEntry(config.name, config.value) for config in resource.configs],
+        )
+        for resource in body.resources
+    ]
+    results = await alter(broker, asked, replace=True, validate_only=body.validate_only)
+    return messages.AlterConfigsResponse(responses=[_resource(result) for result in results])
+
+
+def _resource(result: Altered) -> messages.AlterConfigsResponse.Resource:
+    return messages.AlterConfigsResponse.Resource(
+        error_code=result.error_code,
+        error_message=result.message,
+        resource_type=result.type,
+        resource_name=result.name,
+    )

@@ -1,0 +1,45 @@
+"""IncrementalAlterConfigs (44), versions 0-1.
+
+Single settings of topics are set, given back to the broker's default, or changed as lists (controller/configs.py says
+how, and what is refused). The reply goes out when the change is stored and holds on this broker: the next append, fetch
+or check goes by it. With `validate_only` the same is checked and nothing is changed.
+
+Resources other than topics have no settings that can be changed while the broker runs: INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.altering import Altered, alter
+from ottla.broker.dispatch import Request, handles
+from ottla.controller.configs import ConfigEntry
+from ottla.protocol import messages
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles("IncrementalAlterConfigs", 0, 1)
+async def incremental_alter_configs(
+    broker: Broker, request: Request, body: messages.IncrementalAlterConfigsRequest
+) -> messages.IncrementalAlterConfigsResponse:
+    asked = [
+        (
+            resource.resource_type,
+            resource.resource_name,
+            [ConfigEntry(config.name, config.value, config.config_operation) for config in resource.configs],
+        )
+        for resource in body.resources
+    ]
+    results = await alter(broker, asked, replace=False, validate_only=body.validate_only)
+    return messages.IncrementalAlterConfigsResponse(responses=[_resource(result) for result in results])
+
+
+def _resource(result: Altered) -> messages.IncrementalAlterConfigsResponse.Resource:
+    return messages.IncrementalAlterConfigsResponse.Resource(
+        error_code=result.error_code,
+        error_message=result.message,
+        resource_type=result.type,
+        resource_name=result.name,
+    )
