@@ -36,6 +36,7 @@ class ApacheKafka:
             "offsets.topic.num.partitions": "2",
             "transaction.state.log.num.partitions": "2",
             "log.cleaner.backoff.ms": "100",
+            "metadata.log.max.record.bytes.between.snapshots": "2000",
         }
         self._command = self._kafka.prepare(directory, self.port, settings, QUICK_JVM)
         self._process: subprocess.Popen[bytes] | None = None

@@ -61,7 +61,7 @@ TOPICS = {
     "transactions": NewTopic("transactions", 1, 1),
     "changed": NewTopic("changed", 3, 1, config={"max.message.bytes": "2000000", "retention.bytes": "1000000"}),
     "begun-later": NewTopic("begun-later", 1, 1),
-    "retried": NewTopic("retried", 1, 1),
+    "retried": NewTopic("retried", 1, 1, config={"retention.ms": "-1"}),
     "from-ottla": NewTopic("from-ottla", 1, 1, config={"retention.ms": "-1"}),
     "gone": NewTopic("gone", 1, 1),
 }

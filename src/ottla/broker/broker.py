@@ -32,7 +32,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.controller.controller import Change, Controller
 from ottla.controller.image import BrokerInfo, ClusterImage, TopicImage
-from ottla.coordination.local import LocalStore
+from ottla.coordination.local import FILE_NAME, LocalStore
 from ottla.net.budget import Budget
 from ottla.net.listener import Census, Limits, Listener
 from ottla.replication.partition import Partition
@@ -42,7 +42,6 @@ from ottla.storage.logs import Logs
 
 log = logging.getLogger(__name__)
 
-STORE_FILE = "coordination.db"
 CLOSING_SECONDS = 2.0
 
 T = TypeVar("T")
@@ -97,7 +96,7 @@ class Broker:
         try:
             for listener in self.listeners:
                 listener.bind()
-            self._store = await LocalStore.open(self.logs.directories[0].path / STORE_FILE)
+            self._store = await LocalStore.open(self.logs.directories[0].path / FILE_NAME)
             self.controller = Controller(self._store, self._info(), config, self._on_change, cluster_id=cluster_id)
             await self.controller.start()
             self.logs.mark(self.image.cluster_id, config.node_id)

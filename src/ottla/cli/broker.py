@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -13,6 +14,8 @@ from ottla.cli.main import Failure, Misconfigured
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.properties import PropertiesError, read_properties
+from ottla.storage.directory import read_meta
+from ottla.storage.errors import DamagedDirectory
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +69,9 @@ def serve(properties: dict[str, str], log_format: str, log_level: str) -> int:
     """Runs a broker with these properties; returns the exit status."""
     try:
         config = BrokerConfig.from_properties(properties)
+        owner = _owner(config.log_dirs)
+        if owner is not None and not properties.keys() & {"node.id", "broker.id"}:
+            config = BrokerConfig.from_properties({**properties, "node.id": owner})
     except ConfigError as error:
         raise Misconfigured(str(error)) from None
     logs.set_up(log_format, log_level)
@@ -82,3 +88,15 @@ def serve(properties: dict[str, str], log_format: str, log_level: str) -> int:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(str(error)) from None
+
+
+def _owner(directories: Iterable[str]) -> str | None:
+    """The id of the broker whose data lie there; where none was configured it is taken up, as in Kafka."""
+    for directory in directories:
+        try:
+            owner = read_meta(Path(directory)).get("broker.id")
+        except (DamagedDirectory, OSError):
+            continue  # the broker says what is wrong with it
+        if owner is not None:
+            return owner
+    return None

@@ -19,6 +19,7 @@ MISUSED = 2
 INTERRUPTED = 130
 
 COMMANDS = {
+    "adopt": "Take over the data of a stopped Apache Kafka.",
     "broker": "Run a broker.",
     "dump-log": "Show what lies in the files of a log.",
     "up": "Run the platform on this machine, with its embedded defaults.",

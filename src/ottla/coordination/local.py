@@ -51,6 +51,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+FILE_NAME = "coordination.db"
 SCHEMA_VERSION = 1
 
 

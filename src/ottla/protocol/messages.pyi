@@ -502,6 +502,24 @@ class ApiVersionsResponse(Message):
         zk_migration_ready: bool = ...,
     ) -> None: ...
 
+class ClearElrRecord(Message):
+    topic_name: str
+    def __init__(self, *, topic_name: str = ...) -> None: ...
+
+class ConfigRecord(Message):
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+    def __init__(
+        self,
+        *,
+        resource_type: int = ...,
+        resource_name: str = ...,
+        name: str = ...,
+        value: str | None = ...,
+    ) -> None: ...
+
 class ConsumerGroupDescribeRequest(Message):
     group_ids: list[str]
     include_authorized_operations: bool
@@ -1758,6 +1776,11 @@ class ExpireDelegationTokenResponse(Message):
         throttle_time_ms: int = ...,
     ) -> None: ...
 
+class FeatureLevelRecord(Message):
+    name: str
+    feature_level: int
+    def __init__(self, *, name: str = ..., feature_level: int = ...) -> None: ...
+
 class FetchRequest(Message):
     class ReplicaState(Message):
         replica_id: int
@@ -2873,6 +2896,66 @@ class OffsetForLeaderEpochResponse(Message):
         topics: list[OffsetForLeaderEpochResponse.Topic] = ...,
     ) -> None: ...
 
+class PartitionChangeRecord(Message):
+    partition_id: int
+    topic_id: bytes
+    isr: list[int] | None
+    leader: int
+    replicas: list[int] | None
+    removing_replicas: list[int] | None
+    adding_replicas: list[int] | None
+    leader_recovery_state: int
+    directories: list[bytes] | None
+    eligible_leader_replicas: list[int] | None
+    last_known_elr: list[int] | None
+    def __init__(
+        self,
+        *,
+        partition_id: int = ...,
+        topic_id: bytes = ...,
+        isr: list[int] | None = ...,
+        leader: int = ...,
+        replicas: list[int] | None = ...,
+        removing_replicas: list[int] | None = ...,
+        adding_replicas: list[int] | None = ...,
+        leader_recovery_state: int = ...,
+        directories: list[bytes] | None = ...,
+        eligible_leader_replicas: list[int] | None = ...,
+        last_known_elr: list[int] | None = ...,
+    ) -> None: ...
+
+class PartitionRecord(Message):
+    partition_id: int
+    topic_id: bytes
+    replicas: list[int]
+    isr: list[int]
+    removing_replicas: list[int]
+    adding_replicas: list[int]
+    leader: int
+    leader_recovery_state: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: list[bytes]
+    eligible_leader_replicas: list[int] | None
+    last_known_elr: list[int] | None
+    def __init__(
+        self,
+        *,
+        partition_id: int = ...,
+        topic_id: bytes = ...,
+        replicas: list[int] = ...,
+        isr: list[int] = ...,
+        removing_replicas: list[int] = ...,
+        adding_replicas: list[int] = ...,
+        leader: int = ...,
+        leader_recovery_state: int = ...,
+        leader_epoch: int = ...,
+        partition_epoch: int = ...,
+        directories: list[bytes] = ...,
+        eligible_leader_replicas: list[int] | None = ...,
+        last_known_elr: list[int] | None = ...,
+    ) -> None: ...
+
 class ProduceRequest(Message):
     class Topic(Message):
         name: str
@@ -2967,6 +3050,12 @@ class ProduceResponse(Message):
         node_endpoints: list[ProduceResponse.NodeEndpoint] = ...,
     ) -> None: ...
 
+class ProducerIdsRecord(Message):
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+    def __init__(self, *, broker_id: int = ..., broker_epoch: int = ..., next_producer_id: int = ...) -> None: ...
+
 class PushTelemetryRequest(Message):
     client_instance_id: bytes
     subscription_id: int
@@ -2987,6 +3076,10 @@ class PushTelemetryResponse(Message):
     throttle_time_ms: int
     error_code: int
     def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ...) -> None: ...
+
+class RemoveTopicRecord(Message):
+    topic_id: bytes
+    def __init__(self, *, topic_id: bytes = ...) -> None: ...
 
 class RenewDelegationTokenRequest(Message):
     hmac: bytes
@@ -3160,6 +3253,11 @@ class SyncGroupResponse(Message):
         protocol_name: str | None = ...,
         assignment: bytes = ...,
     ) -> None: ...
+
+class TopicRecord(Message):
+    name: str
+    topic_id: bytes
+    def __init__(self, *, name: str = ..., topic_id: bytes = ...) -> None: ...
 
 class TxnOffsetCommitRequest(Message):
     class Topic(Message):

@@ -35,12 +35,29 @@ from ottla.storage.errors import DamagedDirectory, DirectoryInUse, ForeignDirect
 log = logging.getLogger(__name__)
 
 META = "meta.properties"
+KRAFT = "1"  # version of a KRaft node's meta.properties; ours is 0
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
 DELETED = "-delete"
 STRAY = "-stray"
 
 _PARTITION = re.compile(r"(.+)-(\d+)")
+
+
+def read_meta(directory: Path) -> dict[str, str]:
+    """What a directory says of its owner; empty when it has none. Raises DamagedDirectory when it cannot tell."""
+    try:
+        lines = (directory / META).read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    except ValueError:  # not text
+        lines = []
+    found = dict(line.strip().split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    if not found.keys() & {"broker.id", "node.id", "cluster.id"}:
+        raise DamagedDirectory(
+            f"{directory / META} does not say whose directory it is; put it back, or remove it if that is sure"
+        )
+    return found
 
 
 class DataDirectory:
@@ -53,6 +70,8 @@ class DataDirectory:
 
     def open(self) -> None:
         """Take the directory for ourselves, and see how it was left."""
+        if read_meta(self.path).get("version") == KRAFT:
+            raise ForeignDirectory(f"{self.path} belongs to an Apache Kafka; `ottla adopt {self.path}` takes it over")
         self.path.mkdir(parents=True, exist_ok=True)
         fd = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -69,7 +88,7 @@ class DataDirectory:
 
     def claim(self, cluster_id: str | None, broker_id: int) -> str | None:
         """Check whose directory this is. Returns the cluster id that it was marked with, None when it is new."""
-        found = self._read_meta()
+        found = read_meta(self.path)
         owner, cluster = found.get("broker.id", found.get("node.id")), found.get("cluster.id")
         if owner is not None and owner != str(broker_id):
             raise ForeignDirectory(f"{self.path} belongs to broker {owner}, this is broker {broker_id}")
@@ -82,20 +101,6 @@ class DataDirectory:
         if not (self.path / META).exists():
             text = f"#\nversion=0\nbroker.id={broker_id}\ncluster.id={cluster_id}\n"
             replace_file(self.path / META, text.encode(), sync=True)
-
-    def _read_meta(self) -> dict[str, str]:
-        try:
-            lines = (self.path / META).read_text().splitlines()
-        except FileNotFoundError:
-            return {}
-        except ValueError:  # not text
-            lines = []
-        found = dict(line.strip().split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-        if not found.keys() & {"broker.id", "node.id", "cluster.id"}:
-            raise DamagedDirectory(
-                f"{self.path / META} does not say whose directory it is; put it back, or remove it if that is sure"
-            )
-        return found
 
     def release(self, *, clean: bool | None = None) -> None:
         """Let others have it; `clean` is how we leave it, None: as we found it."""

@@ -1,0 +1,335 @@
+"""Taking over the data directories of a stopped Apache Kafka 4.3, one KRaft node: what `ottla adopt` does.
+
+    survey    reads everything, writes nothing; says why not (Unadoptable), or what there is (Adoption)
+    adopt     writes coordination.db and meta.properties, puts Kafka's own files aside
+    undo      puts them back
+
+The logs stay as they are: ottla's are in Kafka's format. What is put aside goes to `kafka-originals` in the same
+directory: meta.properties, the metadata log, its bootstrap file, and directories of partitions that the metadata does
+not know. meta.properties is replaced last, so a directory counts as Kafka's until all the rest is done; if it comes to
+an end in between, `undo` makes it Kafka's again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ottla.config.errors import ConfigError
+from ottla.config.topic import topic_warnings, validate_topic_overrides
+from ottla.controller import kraft, znodes
+from ottla.controller.image import PartitionImage, TopicImage
+from ottla.controller.names import id_bytes, id_text, why_illegal
+from ottla.controller.producer_ids import BLOCK_SIZE
+from ottla.coordination.local import FILE_NAME, LocalStore
+from ottla.coordination.store import Create, Operation
+from ottla.storage.checkpoints import replace_file
+from ottla.storage.directory import CLEAN_SHUTDOWN, KRAFT, META, DataDirectory, read_meta
+from ottla.storage.dump import SegmentReader
+from ottla.storage.errors import DamagedDirectory
+
+ASIDE = "kafka-originals"
+BOOTSTRAP = "bootstrap.checkpoint"
+FUTURE = "-future"
+TIERED = ("remote.", "local.retention.")  # how configs of tiered storage begin
+
+OLDEST_LEVEL, NEWEST_LEVEL = 7, 30  # of metadata.version that Kafka 4.3 runs with: 3.3-IV3 to 4.3-IV0
+HARMLESS = {("", "min.insync.replicas", "1")}  # broker configs that every new cluster gets, with ottla's own default
+
+
+class Unadoptable(Exception):
+    """Why these directories cannot be taken over; nothing was changed."""
+
+
+@dataclass(slots=True)
+class Adoption:
+    """What was found, and what is to be done with it."""
+
+    directories: list[Path]
+    cluster_id: str
+    node_id: int
+    was_clean: bool
+    metadata: kraft.Metadata
+    topics: list[TopicImage]
+    log_bytes: int = 0
+    aside: list[Path] = field(default_factory=list)  # Kafka's own files and what belongs to no topic
+    warnings: list[str] = field(default_factory=list)
+
+
+# -- survey --------------------------------------------------------------------------------------------------------
+
+
+def survey(paths: list[Path]) -> Adoption:
+    """See what is there, and whether it can be taken over. Raises Unadoptable, OSError. Changes nothing."""
+    directories = [path.absolute() for path in paths]
+    cluster_id, node_id, ids = _owners(directories)
+    homes = [path for path in directories if (path / kraft.DIRECTORY).is_dir()]
+    if len(homes) != 1:
+        raise Unadoptable(
+            f"{'no' if not homes else 'more than one'} metadata log {kraft.DIRECTORY} in {_list(directories)}; "
+            "give all directories of the node (log.dirs and metadata.log.dir)"
+        )
+    try:
+        metadata = kraft.read_metadata(homes[0] / kraft.DIRECTORY)
+        nodes = metadata.brokers | metadata.controllers | kraft.voters(homes[0] / kraft.DIRECTORY)
+    except kraft.UnreadableMetadata as error:
+        raise Unadoptable(str(error)) from None
+    _check_cluster(metadata, nodes, node_id)
+    topics = [_topic(topic_id, name, metadata, node_id) for topic_id, name in metadata.topics.items()]
+    found = Adoption(
+        directories=directories,
+        cluster_id=cluster_id,
+        node_id=node_id,
+        was_clean=all((path / CLEAN_SHUTDOWN).exists() for path in directories),
+        metadata=metadata,
+        topics=sorted(topics, key=lambda topic: topic.name),
+    )
+    _look_at_logs(found, ids)
+    _warn(found)
+    return found
+
+
+def _owners(directories: list[Path]) -> tuple[str, int, dict[bytes, Path]]:
+    """Cluster id and node id of the directories, and the id of each."""
+    owners: set[tuple[str, str]] = set()
+    ids: dict[bytes, Path] = {}
+    for path in directories:
+        if not path.is_dir():
+            raise Unadoptable(f"{path} is no directory")
+        if (path / ASIDE).exists():
+            raise Unadoptable(
+                f"{path} was taken over before, wholly or in part; ottla adopt --undo {path} takes it back"
+            )
+        try:
+            meta = read_meta(path)
+        except DamagedDirectory as error:
+            raise Unadoptable(str(error)) from None
+        if not meta:
+            raise Unadoptable(f"{path} has no {META}: it is no log directory of a Kafka")
+        if (path / FILE_NAME).exists() or meta.get("version") == "0":
+            raise Unadoptable(
+                f"{path} belongs to an ottla, or to a Kafka with ZooKeeper, and not to a Kafka with KRaft"
+            )
+        try:
+            if meta["version"] != KRAFT:
+                raise Unadoptable(f"{path / META} has version {meta['version']}, known is {KRAFT}")
+            owners.add((meta["cluster.id"], meta["node.id"]))
+            ids[id_bytes(meta["directory.id"])] = path
+        except (KeyError, ValueError) as error:
+            raise Unadoptable(
+                f"{path / META} lacks cluster.id, node.id or directory.id, or one is wrong: {error}"
+            ) from None
+    if len(owners) > 1:
+        raise Unadoptable(f"{_list(directories)} belong to different nodes: {', '.join(map(str, sorted(owners)))}")
+    ((cluster_id, node_id),) = owners
+    if not node_id.isdigit():
+        raise Unadoptable(f"{directories[0] / META}: node.id={node_id} is no number")
+    return cluster_id, int(node_id), ids
+
+
+def _check_cluster(metadata: kraft.Metadata, nodes: set[int], node_id: int) -> None:
+    level = metadata.features.get(kraft.METADATA_VERSION, 0)
+    if not OLDEST_LEVEL <= level <= NEWEST_LEVEL:
+        raise Unadoptable(
+            f"the cluster has {kraft.METADATA_VERSION} {level}; those of Kafka 4.3 are {OLDEST_LEVEL} to {NEWEST_LEVEL}"
+        )
+    if nodes - {node_id}:
+        others = ", ".join(map(str, sorted(nodes - {node_id})))
+        raise Unadoptable(
+            f"the cluster has other nodes ({others}) beside {node_id}; only a single one can be taken over"
+        )
+    if metadata.brokers != {node_id}:
+        raise Unadoptable(f"node {node_id} is not registered as a broker")
+    kept_out = [f"{count} {name}" for name, count in metadata.security.items() if count > 0 and name != "client quotas"]
+    if kept_out:
+        raise Unadoptable(f"the cluster has {', '.join(kept_out)}: ottla would serve everybody without them")
+
+
+def _topic(topic_id: bytes, name: str, metadata: kraft.Metadata, node_id: int) -> TopicImage:
+    wrong = why_illegal(name)
+    if wrong is not None:
+        raise Unadoptable(wrong)
+    given = metadata.topic_configs(name)
+    if given.get("remote.storage.enable") == "true":
+        raise Unadoptable(
+            f"topic {name} has tiered storage (remote.storage.enable): a part of its records is elsewhere"
+        )
+    try:
+        configs = validate_topic_overrides(
+            {
+                key: value for key, value in given.items() if not key.startswith(TIERED)
+            }  # without effect when not enabled
+        )
+    except ConfigError as error:
+        raise Unadoptable(f"topic {name}: {error}") from None
+    found = metadata.partitions[topic_id]
+    partitions = []
+    for index in range(len(found)):
+        if index not in found:
+            raise Unadoptable(f"topic {name} has {len(found)} partitions, but no partition {index}")
+        partition = found[index]
+        if partition.replicas != [node_id] or partition.moving:
+            raise Unadoptable(
+                f"{name}-{index} has replicas {partition.replicas}, not only {node_id}, or is being moved"
+            )
+        if node_id not in (*partition.isr, *partition.eligible):
+            raise Unadoptable(
+                f"{name}-{index} is offline: node {node_id} is not in sync, its records may be incomplete"
+            )
+        partitions.append(PartitionImage(node_id, partition.leader_epoch + 1, [node_id], [node_id]))
+    return TopicImage(name, topic_id, partitions, configs)
+
+
+def _look_at_logs(found: Adoption, ids: dict[bytes, Path]) -> None:
+    """Every partition must be there, once, with its topic's id, and in a format that is stored today."""
+    logs = {key: path for one in found.directories for key, path in DataDirectory(one).partitions().items()}
+    metadata_log = next(path / kraft.DIRECTORY for path in found.directories if (path / kraft.DIRECTORY).is_dir())
+    logs = {key: path for key, path in logs.items() if path != metadata_log}
+    aborted = 0
+    for topic in found.topics:
+        for index in range(len(topic.partitions)):
+            path = logs.pop((topic.name, index), None)
+            home = found.metadata.partitions[topic.id][index].directories or [kraft.MIGRATING]
+            if home[0] not in ids and home[0] not in (kraft.MIGRATING, kraft.UNASSIGNED):
+                raise Unadoptable(
+                    f"{topic.name}-{index} lies in another directory (id {id_text(home[0])}) than "
+                    f"{_list(found.directories)}; give all directories of the node"
+                )
+            if path is None:
+                if home[0] in ids:
+                    raise Unadoptable(f"{ids[home[0]]} lacks {topic.name}-{index}")
+                continue  # made just before the end, and never opened: ottla makes it
+            if DataDirectory.read_topic_id(path) not in (None, topic.id):
+                raise Unadoptable(f"{path} is of another topic with the same name")
+            size, has_aborted = _look_at_log(path)
+            found.log_bytes += size
+            aborted += has_aborted
+    found.aside = [metadata_log, *sorted(logs.values())]
+    for one in found.directories:
+        found.aside += [path for path in (one / BOOTSTRAP, *sorted(one.glob("*" + FUTURE))) if path.exists()]
+    for path in logs.values():
+        found.warnings.append(f"{path.name} belongs to no topic and is put aside")
+    if aborted:
+        found.warnings.append(
+            f"{aborted} partitions hold aborted transactions: as long as ottla has no transactions, consumers with "
+            "read_committed see their records"
+        )
+
+
+def _look_at_log(path: Path) -> tuple[int, bool]:
+    """Bytes of a log, and whether it has aborted transactions."""
+    size, aborted = 0, False
+    for segment in path.iterdir():
+        if segment.suffix == ".txnindex":
+            aborted = aborted or segment.stat().st_size > 0
+        elif segment.suffix == ".log":
+            size += segment.stat().st_size
+            with SegmentReader(segment) as reader:
+                first = next(reader.batches(), None)
+            # A format only ever rises along a log, so the first batch has the oldest of its segment.
+            if first is not None and first[1][16] < 2:
+                raise Unadoptable(
+                    f"{segment} holds records in message format {first[1][16]}, which ottla does not store; "
+                    "let Kafka's retention remove them, or copy the topic"
+                )
+    return size, aborted
+
+
+def _warn(found: Adoption) -> None:
+    metadata = found.metadata
+    for topic in found.topics:
+        found.warnings += [f"topic {topic.name}: {warning}" for warning in topic_warnings(topic.configs)]
+    for (kind, name), configs in sorted(metadata.configs.items()):
+        for key, value in sorted(configs.items()):
+            if kind == kraft.BROKER and (name, key, value) not in HARMLESS:
+                found.warnings.append(f"the broker's config {key}={value} is not taken over: give it to ottla broker")
+            elif kind not in (kraft.BROKER, kraft.TOPIC):
+                found.warnings.append(f"config {key} of resource {name!r} (type {kind}) is not taken over")
+    if metadata.security["client quotas"] > 0:
+        found.warnings.append("client quotas are not taken over")
+
+
+def _list(paths: list[Path]) -> str:
+    return ", ".join(map(str, paths))
+
+
+# -- doing it ------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def locked(directories: list[Path]) -> Iterator[None]:
+    """Keep brokers out. Kafka holds a POSIX lock, ottla one of BSD; neither is there when nobody ever locked."""
+    with contextlib.ExitStack() as stack:
+        for directory in directories:
+            try:
+                file = stack.enter_context((directory / ".lock").open("r+b"))
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Unadoptable(f"a broker is running on {directory}; stop it first") from None
+        yield
+
+
+async def adopt(found: Adoption) -> None:
+    """Take the directories over. They must be locked."""
+    first = found.directories[0]
+    beside = first / f"{FILE_NAME}.new"
+    beside.unlink(missing_ok=True)
+    for directory in found.directories:
+        (directory / ASIDE).mkdir()
+        shutil.copy2(directory / META, directory / ASIDE / META)
+    store = await LocalStore.open(beside)
+    try:
+        await store.multi(_nodes(found))
+    finally:
+        await store.close()
+    beside.rename(first / FILE_NAME)
+    for path in found.aside:
+        path.rename(path.parent / ASIDE / path.name)
+    for directory in found.directories:
+        text = f"#\nversion=0\nbroker.id={found.node_id}\ncluster.id={found.cluster_id}\n"
+        replace_file(directory / META, text.encode(), sync=True)
+
+
+def _nodes(found: Adoption) -> list[Operation]:
+    """The tree as the controller would have written it."""
+    epoch = max(found.metadata.epoch, 1)
+    nodes: list[Operation] = [Create(path) for path in znodes.SKELETON]
+    nodes.append(Create(znodes.CLUSTER_ID, znodes.encode({"version": "1", "id": found.cluster_id})))
+    nodes.append(Create(znodes.CONTROLLER_EPOCH, b"%d" % epoch))
+    following = found.metadata.next_producer_id
+    if following:
+        block = {
+            "version": 1,
+            "broker": found.node_id,
+            "block_start": str(max(following - BLOCK_SIZE, 0)),
+            "block_end": str(following - 1),
+        }
+        nodes.append(Create(znodes.PRODUCER_ID_BLOCK, znodes.encode(block)))
+    for topic in found.topics:
+        nodes += znodes.create_topic(topic, epoch)
+    return nodes
+
+
+def undo(paths: list[Path]) -> None:
+    """Give the directories back to Kafka. They must be locked."""
+    directories = [path.absolute() for path in paths]
+    for directory in directories:
+        if not (directory / ASIDE / META).exists():
+            raise Unadoptable(f"{directory} has no {ASIDE}: it was not taken over from a Kafka")
+    for directory in directories:
+        for path in sorted((directory / ASIDE).iterdir()):
+            if path.name != META:
+                path.rename(directory / path.name)
+        for path in directory.glob(FILE_NAME + "*"):
+            path.unlink()
+        os.replace(directory / ASIDE / META, directory / META)
+        (directory / ASIDE).rmdir()

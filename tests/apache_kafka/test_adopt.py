@@ -1,0 +1,294 @@
+"""`ottla adopt` takes over what a real Kafka left behind, and touches nothing when it cannot."""
+
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from ottla.cli import main
+from ottla.controller import kraft
+from ottla.protocol import codec, messages
+from ottla.protocol.legacy import downconvert
+from ottla.protocol.records import Record, build_batch
+from ottla.testing import BrokerProcess
+from ottla.testing.process import BrokerFailed
+from support.kafka_story import State, Story, look, read_all
+from support.wire import Wire
+
+
+def tree(directory: Path) -> dict[str, tuple[int, bytes] | None]:
+    """All that lies below a directory: sizes, and contents byte for byte."""
+    return {
+        str(path.relative_to(directory)): contents(path) if path.is_file() else None for path in directory.rglob("*")
+    }
+
+
+def contents(path: Path) -> tuple[int, bytes]:
+    """Size and bytes of a file, without the hole at its end: a killed Kafka leaves many indexes of 10 MB with one."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        data, at = b"", 0
+        while at < size:
+            try:
+                at = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError:  # nothing but a hole
+                break
+            end = os.lseek(file.fileno(), at, os.SEEK_HOLE)
+            data += os.pread(file.fileno(), end - at, at)
+            at = end
+        return size, data
+
+
+def copied(state: State, to: Path) -> Path:
+    subprocess.run(["cp", "-a", "--sparse=always", str(state.directory), str(to)], check=True)
+    return to
+
+
+@pytest.fixture(params=["clean", "killed"])
+def state(story: Story, request: pytest.FixtureRequest) -> State:
+    found = getattr(story, request.param)
+    assert isinstance(found, State)
+    return found
+
+
+@pytest.fixture
+def adopted(state: State, tmp_path: Path) -> Iterator[BrokerProcess]:
+    directory = copied(state, tmp_path / "data")
+    assert main.run(["adopt", "--yes", str(directory)]) == 0
+    with BrokerProcess(directory, {"log.cleaner.enable": "false"}) as broker:  # what Kafka compacted stays as it is
+        yield broker
+
+
+def test_clients_see_what_they_saw_on_kafka(state: State, adopted: BrokerProcess) -> None:
+    seen = look(adopted.bootstrap)
+    assert seen.cluster_id == state.view.cluster_id
+    assert seen.ids == state.view.ids
+    assert seen.configs == state.view.configs
+    assert seen.ranges == state.view.ranges
+    assert seen.records.keys() == state.view.records.keys()
+    for key, records in seen.records.items():
+        assert records == state.view.records[key], key
+    adopted.restart()
+    assert look(adopted.bootstrap) == seen
+
+
+def test_the_retry_of_a_batch_that_kafka_took_is_recognised(state: State, adopted: BrokerProcess) -> None:
+    wire = Wire("127.0.0.1", adopted.port)
+    offset, batch = state.retried[-1]
+    assert wire.produce_batch("retried", batch) == offset
+    assert wire.produce_batch("retried", state.next_batch) == offset + 3
+    assert wire.produce_batch("retried", state.next_batch) == offset + 3
+    given = wire.call(messages.InitProducerIdRequest(transactional_id=None), 4).producer_id
+    wire.close()
+    assert given > state.producer_id
+
+
+def test_internal_topics_are_taken_over_as_they_are(state: State, adopted: BrokerProcess) -> None:
+    records, _ = read_all(adopted.bootstrap, [("__consumer_offsets", 0), ("__consumer_offsets", 1)])
+    keys = [one.key for partition in records.values() for one in partition]
+    assert any(key and b"readers" in key and b"plain" in key for key in keys)
+
+
+def test_it_says_what_it_found_and_asks_first(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = copied(story.clean, tmp_path / "data")
+    before = tree(directory)
+    monkeypatch.setattr("sys.stdin", StringIO("n\n"))
+    assert main.run(["adopt", str(directory)]) == main.INTERRUPTED
+    told = capsys.readouterr().out
+    assert f"cluster {story.clean.view.cluster_id}, node 1, metadata.version 30; stopped properly." in told
+    assert "  plain (2) retention.ms=-1 segment.bytes=1048576\n" in told
+    assert "1 partitions hold aborted transactions" in told
+    assert told.endswith("Take it over? [y/N]: ")
+    assert tree(directory) == before
+    monkeypatch.setattr("sys.stdin", StringIO("y\n"))
+    assert main.run(["adopt", str(directory)]) == 0
+
+
+def test_undoing_it_leaves_the_directory_as_kafka_had_it(state: State, tmp_path: Path) -> None:
+    directory = copied(state, tmp_path / "data")
+    before = tree(directory)
+    assert main.run(["adopt", "--yes", str(directory)]) == 0
+    assert tree(directory) != before
+    assert main.run(["adopt", "--yes", "--undo", str(directory)]) == 0
+    assert tree(directory) == before
+
+
+def test_a_broker_does_not_touch_a_directory_that_is_still_kafkas(story: Story, tmp_path: Path) -> None:
+    directory = copied(story.clean, tmp_path / "data")
+    before = tree(directory)
+    with pytest.raises(BrokerFailed, match="belongs to an Apache Kafka; `ottla adopt"):
+        BrokerProcess(directory, {"node.id": "1"}).start()
+    assert tree(directory) == before
+
+
+def test_records_of_the_metadata_log_are_written_back_as_kafka_wrote_them(story: Story) -> None:
+    directory = story.killed.directory / kraft.DIRECTORY
+    seen = set()
+    snapshots = list(directory.glob("*.checkpoint"))
+    assert snapshots
+    records = [one for path in directory.glob("*.log") for one in kraft.log_records(path)]
+    records += [one for path in snapshots for one in kraft.snapshot_records(path)]
+    for kind, version, body in records:
+        if kind in kraft.RECORDS:
+            seen.add(kraft.RECORDS[kind])
+            assert codec.encode(codec.decode(kraft.RECORDS[kind], version, body), version) == body
+    assert seen == set(kraft.RECORDS.values())
+
+
+# -- what does not fit ---------------------------------------------------------------------------------------------
+
+
+def metadata_log(directory: Path) -> Path:
+    return max((directory / kraft.DIRECTORY).glob("*.log"))
+
+
+def say(kind: int, body: bytes, version: int = 0) -> Callable[[Path], None]:
+    """Let the metadata log say one more thing."""
+
+    def append(directory: Path) -> None:
+        end = kraft.read_metadata(directory / kraft.DIRECTORY).end_offset
+        record = Record(end, 0, None, bytes([kraft.FRAME_VERSION, kind, version]) + body)
+        with metadata_log(directory).open("ab") as file:
+            file.write(build_batch([record], base_offset=end, leader_epoch=9))
+
+    return append
+
+
+def say_of_plain(**changes: object) -> Callable[[Path], None]:
+    def append(directory: Path) -> None:
+        topics = kraft.read_metadata(directory / kraft.DIRECTORY).topics
+        (topic_id,) = (one for one, name in topics.items() if name == "plain")
+        record = messages.PartitionChangeRecord(partition_id=1, topic_id=topic_id, **changes)  # type: ignore[arg-type]
+        say(5, bytes(codec.encode(record, 2)), 2)(directory)
+
+    return append
+
+
+def config(kind: int, name: str, key: str, value: str) -> Callable[[Path], None]:
+    record = messages.ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
+    return say(4, bytes(codec.encode(record, 0)))
+
+
+def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def replace(directory: Path) -> None:
+        text = (directory / name).read_text()
+        assert old in text
+        (directory / name).write_text(text.replace(old, new))
+
+    return replace
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    def delete(directory: Path) -> None:
+        path = directory / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return delete
+
+
+def flip(directory: Path) -> None:
+    path = metadata_log(directory)
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    for snapshot in path.parent.glob("*.checkpoint"):
+        snapshot.unlink()
+
+
+def flip_snapshot(directory: Path) -> None:
+    path = max((directory / kraft.DIRECTORY).glob("*.checkpoint"))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def old_format(directory: Path) -> None:
+    batch = build_batch([Record(0, 5, b"k", b"v")])
+    (directory / "changed-0" / f"{0:020d}.log").write_bytes(downconvert(batch, 1, limit=1000))
+
+
+UNFIT = {
+    "nobody's": (remove("meta.properties"), "has no meta.properties"),
+    "ZooKeeper's": (edit("meta.properties", "version=1", "version=0"), "to a Kafka with ZooKeeper"),
+    "of a newer form": (edit("meta.properties", "version=1", "version=2"), "has version 2, known is 1"),
+    "without an id": (edit("meta.properties", "directory.id", "other.id"), "lacks cluster.id, node.id or directory.id"),
+    "ottla's": (lambda directory: (directory / "coordination.db").touch(), "belongs to an ottla"),
+    "another node's": (edit("meta.properties", "node.id=1", "node.id=2"), "has other nodes (1) beside 2"),
+    "without metadata": (remove(kraft.DIRECTORY), "no metadata log __cluster_metadata-0"),
+    "damaged": (flip, "CRC"),
+    "with a damaged snapshot": (flip_snapshot, "CRC"),
+    "with strange voters": (
+        edit(f"{kraft.DIRECTORY}/quorum-state", '"voterId":1', '"voterId":3'),
+        "has other nodes (3) beside 1",
+    ),
+    "newer": (
+        say(12, bytes(codec.encode(messages.FeatureLevelRecord(name="metadata.version", feature_level=31), 0))),
+        "metadata.version 31; those of Kafka 4.3 are 7 to 30",
+    ),
+    "of a strange kind": (say(99, b""), "a metadata record of type 99"),
+    "with two brokers": (say(0, struct.pack(">i", 2)), "has other nodes (2) beside 1"),
+    "with two controllers": (say(27, struct.pack(">i", 2)), "has other nodes (2) beside 1"),
+    "with ACLs": (say(18, b""), "has 1 ACLs: ottla would serve everybody without them"),
+    "with passwords": (say(11, b""), "has 1 SCRAM credentials"),
+    "tiered": (config(2, "plain", "remote.storage.enable", "true"), "plain has tiered storage"),
+    "with a strange config": (config(2, "plain", "flush.speed", "9"), "flush.speed"),
+    "replicated": (say_of_plain(replicas=[1, 2]), "plain-1 has replicas [1, 2], not only 1"),
+    "on the move": (say_of_plain(adding_replicas=[2]), "or is being moved"),
+    "offline": (say_of_plain(isr=[], eligible_leader_replicas=[]), "plain-1 is offline"),
+    "spread": (say_of_plain(directories=[b"x" * 16]), "plain-1 lies in another directory (id eHh4eHh4"),
+    "lost": (say_of_plain(directories=[kraft.LOST]), "plain-1 lies in another directory"),
+    "with a part missing": (remove("plain-1"), "lacks plain-1"),
+    "of another topic": (
+        lambda directory: (directory / "plain-1/partition.metadata").write_text(f"version: 0\ntopic_id: {'A' * 22}"),
+        "is of another topic with the same name",
+    ),
+    "of an old format": (old_format, "holds records in message format 1"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_does_not_fit_is_told_and_left_untouched(
+    story: Story, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, told = UNFIT[name]
+    directory = copied(story.clean, tmp_path / "data")
+    change(directory)
+    before = tree(directory)
+    assert main.run(["adopt", "--yes", str(directory)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("ottla: ")
+    assert error.count("\n") == 1
+    assert told in error
+    assert tree(directory) == before
+
+
+def test_a_directory_in_use_is_left_alone(story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = copied(story.clean, tmp_path / "data")
+    with (directory / ".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main.run(["adopt", "--yes", str(directory)]) == 1
+    assert "a broker is running on" in capsys.readouterr().err
+    assert not (directory / "coordination.db").exists()
+
+
+def test_what_is_not_taken_over_is_told(story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = copied(story.clean, tmp_path / "data")
+    config(4, "1", "log.cleaner.threads", "2")(directory)
+    config(16, "metrics", "interval.ms", "100")(directory)
+    say(14, b"")(directory)
+    (directory / "unknown-7").mkdir()
+    assert main.run(["adopt", "--yes", str(directory)]) == 0
+    told = capsys.readouterr().out
+    assert "the broker's config log.cleaner.threads=2 is not taken over" in told
+    assert "config interval.ms of resource 'metrics' (type 16) is not taken over" in told
+    assert "client quotas are not taken over" in told
+    assert "unknown-7 belongs to no topic" in told
+    assert (directory / "kafka-originals" / "unknown-7").is_dir()
