@@ -9,6 +9,8 @@ from time import time
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from ottla.broker.retention import check_retention
 from ottla.protocol import messages
@@ -208,6 +210,20 @@ def test_what_cannot_be_deleted_is_refused(wire, asked, code):
     assert (answer.error_code, answer.low_watermark) == (code, -1)
     assert offsets(wire) == (0, 3)
     assert offsets(wire, "compacted") == (0, 3)
+
+
+def test_confluents_admin_client_deletes_records(ottla_broker: BrokerProcess) -> None:
+    wire = Wire("127.0.0.1", ottla_broker.port)
+    wire.create("t")
+    write(wire, 5)
+    admin = AdminClient({"bootstrap.servers": ottla_broker.bootstrap})
+    (future,) = admin.delete_records([TopicPartition("t", 0, 3)]).values()
+    assert future.result(10).low_watermark == 3
+    assert offsets(wire) == (3, 5)
+    (future,) = admin.delete_records([TopicPartition("t", 0, 9)]).values()
+    with pytest.raises(KafkaException, match="OFFSET_OUT_OF_RANGE"):
+        future.result(10)
+    wire.close()
 
 
 def test_a_broker_killed_right_after_the_reply_does_not_bring_records_back(
