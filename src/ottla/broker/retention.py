@@ -32,7 +32,7 @@ async def check_retention(broker: Broker) -> None:
         try:
             await _check(broker, partition)
         except (OSError, StorageError) as error:
-            log.error("%s: cannot delete old segments: %s", partition.log.directory.name, error)
+            partition.log.failed(error)
         if monotonic() - began > STEP_SECONDS:
             await asyncio.sleep(0)
             began = monotonic()
