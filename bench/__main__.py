@@ -21,13 +21,14 @@ from bench.kafka import Kafka
 from bench.loadgen import LoadGenerator
 from bench.ottla import Ottla
 from bench.process import BenchError
+from bench.restarts import ManyPartitions, restarts
 from bench.workloads import SmallRequests, Start, standard
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
-    names = [Start.name, *(workload.name for workload in standard())]
+    names = [Start.name, *(workload.name for workload in [*standard(), *restarts()])]
     parser = argparse.ArgumentParser(prog="bench", description="ottla and Apache Kafka side by side")
     parser.add_argument("--only", choices=["ottla", "kafka"], help="one system alone")
     parser.add_argument("--workloads", help=f"comma-separated, of: {', '.join(names)}")
@@ -62,7 +63,7 @@ def main() -> int:
     try:
         for system in systems:
             system.install()
-        workloads = [workload for workload in standard() if workload.name in chosen.names]
+        workloads = [workload for workload in [*standard(), *restarts()] if workload.name in chosen.names]
         plan = rounds.Plan(
             workloads=workloads,
             with_start=Start.name in chosen.names,
@@ -70,7 +71,9 @@ def main() -> int:
             scale=0.02 if chosen.quick else 1.0,
             settle=0.2 if chosen.quick else 1.0,
         )
-        generator = LoadGenerator(build, raw_only=all(isinstance(workload, SmallRequests) for workload in workloads))
+        generator = LoadGenerator(
+            build, raw_only=all(isinstance(workload, SmallRequests | ManyPartitions) for workload in workloads)
+        )
         remove_leftovers(build)
         with tempfile.TemporaryDirectory(prefix=f"run-{os.getpid()}-", dir=build) as scratch:
             measured = rounds.Run(systems, plan, generator, Path(scratch), say).whole()

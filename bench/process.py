@@ -64,11 +64,16 @@ class Broker:
         self.traffic = 0  # bytes of record values in and out so far
         self.topics: dict[str, int] = {}  # made by this run and not deleted yet: partitions of each
         directory.mkdir(parents=True)
-        command = system.prepare(directory, self.port)
-        with (directory / "output.log").open("wb") as output:
+        self._command = system.prepare(directory, self.port)
+        began = self._launch()
+        self.start_seconds = time.monotonic() - began
+
+    def _launch(self) -> float:
+        """Starts the process and waits for its first Metadata reply. Returns when it was started."""
+        with (self.directory / "output.log").open("ab") as output:
             began = time.monotonic()
             self._process = subprocess.Popen(
-                command,
+                self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -80,7 +85,19 @@ class Broker:
         except BaseException:
             self.stop()
             raise
-        self.start_seconds = time.monotonic() - began
+        return began
+
+    def restart(self, *, kill: bool = False, patience: float = 60.0) -> float:
+        """Ends the process, properly or with SIGKILL, and starts it again on its data. Returns when it was started."""
+        if kill:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.terminate()
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"{self.system.label} did not stop within {patience:.0f} s") from None
+        return self._launch()
 
     def _wait_for_metadata(self, timeout: float = 60.0) -> None:
         deadline = time.monotonic() + timeout

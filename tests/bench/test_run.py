@@ -8,6 +8,7 @@ import pytest
 from bench.loadgen import LoadGenerator, has_rdkafka
 from bench.ottla import Ottla
 from bench.process import BenchError, Broker
+from bench.restarts import ManyPartitions, Restart
 from bench.rounds import Plan, Run, stretches
 from bench.workloads import Consume, EndToEnd, Produce, SmallRequests, standard
 
@@ -116,6 +117,22 @@ def test_bulk_workloads_give_their_figures(tmp_path):
     for key in ("produce.rate", "produce.cpu", "consume.rate", "consume.cpu", "latency.p50", "latency.p999"):
         (value,) = measured.values[key]["ottla"]
         assert value > 0
+
+
+@needs_rdkafka
+def test_restarts_find_every_record_again_and_leave_nothing_behind(tmp_path):
+    workloads = [
+        Restart("clean", killed=False, count=2000, partitions=3),
+        Restart("killed", killed=True, count=2000, partitions=3),
+        ManyPartitions("many", topics=2, partitions=20),
+    ]
+    plan = Plan(workloads, with_start=False, repeats=1, scale=1, settle=0)
+    measured = Run([Ottla(ROOT)], plan, LoadGenerator(tmp_path), tmp_path / "run", lambda _: None).whole()
+    assert measured.failures == []
+    for key in ("clean.seconds", "killed.seconds", "many.start", "many.memory"):
+        (value,) = measured.values[key]["ottla"]
+        assert value > 0
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_a_workload_that_fails_is_noted_and_the_run_goes_on(generator, tmp_path):
