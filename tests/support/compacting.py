@@ -24,6 +24,8 @@ class Cleaner:
         log = scribe.log
         log.recovery_point = log.active.base_offset
         dirt = dirt_of(log, checkpoint=self.checkpoint, stable_offset=log.end_offset, now_ms=now_ms)
+        if not dirt.dirty_bytes:
+            return Totals(end=dirt.first_dirty)
         job = job_for(
             log, dirt, now_ms=now_ms, memory=memory, load_factor=0.9, buffer=64 * 1024, bytes_per_second=1e300
         )
