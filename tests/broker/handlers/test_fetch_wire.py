@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.fetch_sessions import FetchPartition
-from ottla.broker.handlers.fetch import Fetched, read_request, write_response
+from ottla.broker.handlers.fetch_wire import Fetched, read_request, write_response
 from ottla.protocol import apis, codec, messages
 from ottla.protocol.errors import MalformedMessage
 from support.requests import frame_of

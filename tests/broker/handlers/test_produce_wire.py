@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.handlers import produce
-from ottla.broker.handlers.produce import Produced, read_request, write_response, write_single
+from ottla.broker.handlers.produce_wire import Produced, read_request, write_response, write_single
 from ottla.protocol import apis, codec, messages
 from ottla.protocol.errors import MalformedMessage
 from support.requests import frame_of

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import wait_for
 from ottla.broker.fetch_sessions import FetchPartition
-from ottla.broker.handlers.fetch import READ_COMMITTED, Fetched, FetchRequest, read_partition, write_response
+from ottla.broker.handlers.fetch import READ_COMMITTED, read_partition
+from ottla.broker.handlers.fetch_wire import Fetched, FetchRequest, write_response
 from ottla.net.connection import Connection, Parked, Reply
 from ottla.protocol.batch import iter_batches
 from ottla.protocol.compression import ZSTD, DecompressionTooLarge

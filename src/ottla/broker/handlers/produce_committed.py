@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.handlers.produce import TOPIC_IDS, Produced, refused, write_response
+from ottla.broker.handlers.produce import refused
+from ottla.broker.handlers.produce_wire import TOPIC_IDS, Produced, write_response
 from ottla.net.connection import Connection, Parked, Reply
 from ottla.replication.commit import Commit
 from ottla.replication.refused import Refused

@@ -11,16 +11,9 @@ from time import time
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import wait_for
-from ottla.broker.handlers.produce import (
-    Produced,
-    Topics,
-    answer_nothing,
-    refuse_all,
-    refused,
-    unknown,
-    write_response,
-)
+from ottla.broker.handlers.produce import answer_nothing, refuse_all, refused, unknown
 from ottla.broker.handlers.produce_committed import answer_when_committed, committed
+from ottla.broker.handlers.produce_wire import Produced, Topics, write_response
 from ottla.net.connection import Connection, Parked, Reply
 from ottla.protocol.batch import CREATE_TIME, LOG_APPEND_TIME, CorruptBatch
 from ottla.protocol.compression import DecompressionTooLarge, UnsupportedCodec
