@@ -18,6 +18,7 @@ from ottla.protocol.legacy import downconvert
 from ottla.protocol.records import Record, build_batch
 from ottla.testing import BrokerProcess
 from ottla.testing.process import BrokerFailed
+from support.apache_kafka import dump_log_segments
 from support.kafka_story import State, Story, look, read_all
 from support.wire import Wire
 
@@ -210,9 +211,25 @@ def flip_snapshot(directory: Path) -> None:
     path.write_bytes(data)
 
 
-def old_format(directory: Path) -> None:
-    batch = build_batch([Record(0, 5, b"k", b"v")])
-    (directory / "changed-0" / f"{0:020d}.log").write_bytes(downconvert(batch, 1, limit=1000))
+def put_old_formats(directory: Path) -> list[Record]:
+    """Begin the log of an empty partition with messages of formats 0 and 1, alone and in wrappers."""
+    written, data = [], b""
+    for at, (magic, codec_number, time) in enumerate([(0, 0, -1), (0, 1, -1), (1, 0, 50), (1, 2, 60), (1, 3, 70)]):
+        records = [Record(10 * at + n, time + n if magic else -1, b"k", f"{at}.{n}".encode()) for n in (0, 1, 4)]
+        data += downconvert(build_batch(records, codec=codec_number, base_offset=10 * at), magic, limit=10_000)
+        written += records
+    (directory / "changed-2" / f"{0:020d}.log").write_bytes(
+        data + build_batch([Record(50, 80, b"k", b"new")], base_offset=50)
+    )
+    return [*written, Record(50, 80, b"k", b"new")]
+
+
+def damaged_old_format(directory: Path) -> None:
+    put_old_formats(directory)
+    path = directory / "changed-2" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[30] ^= 1
+    path.write_bytes(data)
 
 
 UNFIT = {
@@ -250,7 +267,7 @@ UNFIT = {
         lambda directory: (directory / "plain-1/partition.metadata").write_text(f"version: 0\ntopic_id: {'A' * 22}"),
         "is of another topic with the same name",
     ),
-    "of an old format": (old_format, "holds records in message format 1"),
+    "damaged in an old format": (damaged_old_format, "in an old message format, is damaged"),
 }
 
 
@@ -292,3 +309,34 @@ def test_what_is_not_taken_over_is_told(story: Story, tmp_path: Path, capsys: py
     assert "client quotas are not taken over" in told
     assert "unknown-7 belongs to no topic" in told
     assert (directory / "kafka-originals" / "unknown-7").is_dir()
+
+
+def test_records_in_old_formats_are_written_anew_and_can_be_had_back(story: Story, tmp_path: Path) -> None:
+    directory = copied(story.clean, tmp_path / "data")
+    written = put_old_formats(directory)
+    before = tree(directory)
+    assert main.run(["adopt", "--yes", str(directory)]) == 0
+    with BrokerProcess(directory, {"log.cleaner.enable": "false"}) as broker:
+        records, ranges = read_all(broker.bootstrap, [("changed", 2)])
+        assert broker.stop() == 0
+    assert [(one.offset, one.key, one.value) for one in records["changed", 2]] == [
+        (record.offset, record.key, record.value) for record in written
+    ]
+    times = [time for kind, time in (one.timestamp for one in records["changed", 2])]
+    assert [time for time in times if time > 0] == [record.timestamp for record in written if record.timestamp > 0]
+    assert ranges["changed", 2] == (0, 51)
+    assert main.run(["adopt", "--yes", "--undo", str(directory)]) == 0
+    name = f"changed-2/{0:020d}.log"
+    assert tree(directory)[name] == before[name]
+
+
+def test_both_dump_old_formats_alike(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = copied(story.clean, tmp_path / "data")
+    put_old_formats(directory)
+    file = Path("changed-2") / f"{0:020d}.log"
+    printed, _ = dump_log_segments([file], "--print-data-log", directory=directory)
+    monkeypatch.chdir(directory)
+    assert main.run(["dump-log", "--print-data-log", "--files", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == printed.splitlines()

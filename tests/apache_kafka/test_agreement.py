@@ -68,3 +68,11 @@ def test_kafka_serves_the_segments_of_ottla(story: Story) -> None:
     assert served[:3000] == story.ottla_records
     assert [record.value for record in served[3000:]] == [f"later {at}".encode() for at in range(100)]
     assert [record.offset for record in served] == list(range(3100))
+
+
+def test_kafka_gets_back_what_ottla_had_taken_over_with_what_was_written_meanwhile(story: Story) -> None:
+    before, after = story.clean.view, story.killed.view
+    lent = [record.value for record in after.records["begun-later", 0][-20:]]
+    assert lent == [f"lent {at}".encode() for at in range(20)]
+    assert after.records["begun-later", 0][:-20] == before.records["begun-later", 0]
+    assert (after.ids, after.configs) == (before.ids, before.configs)

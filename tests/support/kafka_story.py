@@ -2,7 +2,8 @@
 
     1. ottla writes a topic in every codec, over several segments, and stops.
     2. A Kafka gets topics of all kinds (`_fill`), is looked at and stopped: `clean`.
-    3. ottla's segments are put into one of its partitions. It starts again, serves them, gets some more records, is
+    3. ottla takes its data over, writes some records and gives them back.
+    4. ottla's segments are put into one of its partitions. It starts again, serves them, gets some more records, is
        looked at and killed: `killed`.
 
 Each state is a copy of the data directory together with what a client saw in it.
@@ -38,6 +39,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ottla.cli import main
 from ottla.protocol import messages
 from ottla.protocol.records import Record, build_batch
 from ottla.testing import BrokerProcess
@@ -112,6 +114,7 @@ def tell(directory: Path) -> Story:
         clean_view = look(kafka.bootstrap)
         kafka.stop()
         clean = _copy(kafka.data, directory / "clean")
+        _lend_to_ottla(kafka.data)
         put_segments(directory / "ottla" / "from-ottla-0", kafka.data / "from-ottla-0")
         kafka.start()
         _write_more(kafka)
@@ -127,6 +130,17 @@ def tell(directory: Path) -> Story:
         State(clean, clean_view, batches, _batch(producer_id, len(batches)), producer_id),
         State(killed, killed_view, batches + more, _batch(producer_id, len(batches + more)), producer_id),
     )
+
+
+def _lend_to_ottla(data: Path) -> None:
+    assert main.run(["adopt", "--yes", str(data)]) == 0
+    with BrokerProcess(data) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for at in range(20):
+            producer.produce("begun-later", f"lent {at}")
+        _flush(producer)
+        assert broker.stop() == 0
+    assert main.run(["adopt", "--undo", "--yes", str(data)]) == 0
 
 
 def _copy(source: Path, to: Path) -> Path:

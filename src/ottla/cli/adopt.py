@@ -76,7 +76,7 @@ def _describe(found: adoption.Adoption) -> str:
     lines += [f"Note: {warning}." for warning in found.warnings]
     aside = ", ".join(path.name for path in found.aside)
     lines.append(
-        f"The logs stay as they are. {FILE_NAME} and meta.properties will be written; {aside} and the old "
+        f"The logs stay where they are. {FILE_NAME} and meta.properties will be written; {aside} and the old "
         f"meta.properties go to {adoption.ASIDE}."
     )
     return "\n".join(lines)

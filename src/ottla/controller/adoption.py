@@ -4,10 +4,11 @@
     adopt     writes coordination.db and meta.properties, puts Kafka's own files aside
     undo      puts them back
 
-The logs stay as they are: ottla's are in Kafka's format. What is put aside goes to `kafka-originals` in the same
-directory: meta.properties, the metadata log, its bootstrap file, and directories of partitions that the metadata does
-not know. meta.properties is replaced last, so a directory counts as Kafka's until all the rest is done; if it comes to
-an end in between, `undo` makes it Kafka's again.
+The logs stay as they are, since ottla's are in Kafka's format; only segments with records in message formats 0 and 1
+are written anew in format 2 (conversion.py). What is put aside goes to `kafka-originals` in the same directory:
+meta.properties, the metadata log, its bootstrap file, the old ones of such segments, and directories of partitions that
+the metadata does not know. meta.properties is replaced last, so a directory counts as Kafka's until all the rest is
+done; if it comes to an end in between, `undo` makes it Kafka's again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,10 +30,12 @@ from ottla.controller.names import id_bytes, id_text, why_illegal
 from ottla.controller.producer_ids import BLOCK_SIZE
 from ottla.coordination.local import FILE_NAME, LocalStore
 from ottla.coordination.store import Create, Operation
+from ottla.protocol.errors import ProtocolError
 from ottla.storage.checkpoints import replace_file
+from ottla.storage.conversion import convert, is_old
 from ottla.storage.directory import CLEAN_SHUTDOWN, KRAFT, META, DataDirectory, read_meta
-from ottla.storage.dump import SegmentReader
 from ottla.storage.errors import DamagedDirectory
+from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 
 ASIDE = "kafka-originals"
 BOOTSTRAP = "bootstrap.checkpoint"
@@ -58,6 +62,7 @@ class Adoption:
     topics: list[TopicImage]
     log_bytes: int = 0
     aside: list[Path] = field(default_factory=list)  # Kafka's own files and what belongs to no topic
+    old: list[Path] = field(default_factory=list)  # segments with records in message formats 0 and 1
     warnings: list[str] = field(default_factory=list)
 
 
@@ -186,7 +191,7 @@ def _topic(topic_id: bytes, name: str, metadata: kraft.Metadata, node_id: int) -
 
 
 def _look_at_logs(found: Adoption, ids: dict[bytes, Path]) -> None:
-    """Every partition must be there, once, with its topic's id, and in a format that is stored today."""
+    """Every partition must be there, once, with its topic's id."""
     logs = {key: path for one in found.directories for key, path in DataDirectory(one).partitions().items()}
     metadata_log = next(path / kraft.DIRECTORY for path in found.directories if (path / kraft.DIRECTORY).is_dir())
     logs = {key: path for key, path in logs.items() if path != metadata_log}
@@ -206,14 +211,14 @@ def _look_at_logs(found: Adoption, ids: dict[bytes, Path]) -> None:
                 continue  # made just before the end, and never opened: ottla makes it
             if DataDirectory.read_topic_id(path) not in (None, topic.id):
                 raise Unadoptable(f"{path} is of another topic with the same name")
-            size, has_aborted = _look_at_log(path)
-            found.log_bytes += size
-            aborted += has_aborted
+            aborted += _look_at_log(path, found)
     found.aside = [metadata_log, *sorted(logs.values())]
     for one in found.directories:
         found.aside += [path for path in (one / BOOTSTRAP, *sorted(one.glob("*" + FUTURE))) if path.exists()]
     for path in logs.values():
         found.warnings.append(f"{path.name} belongs to no topic and is put aside")
+    if found.old:
+        found.warnings.append(f"{len(found.old)} segments in old message formats are written anew in today's")
     if aborted:
         found.warnings.append(
             f"{aborted} partitions hold aborted transactions: as long as ottla has no transactions, consumers with "
@@ -221,23 +226,21 @@ def _look_at_logs(found: Adoption, ids: dict[bytes, Path]) -> None:
         )
 
 
-def _look_at_log(path: Path) -> tuple[int, bool]:
-    """Bytes of a log, and whether it has aborted transactions."""
-    size, aborted = 0, False
-    for segment in path.iterdir():
+def _look_at_log(path: Path, found: Adoption) -> bool:
+    """Take note of a log's segments; whether it has aborted transactions."""
+    aborted = False
+    for segment in sorted(path.iterdir()):
         if segment.suffix == ".txnindex":
             aborted = aborted or segment.stat().st_size > 0
-        elif segment.suffix == ".log":
-            size += segment.stat().st_size
-            with SegmentReader(segment) as reader:
-                first = next(reader.batches(), None)
-            # A format only ever rises along a log, so the first batch has the oldest of its segment.
-            if first is not None and first[1][16] < 2:
-                raise Unadoptable(
-                    f"{segment} holds records in message format {first[1][16]}, which ottla does not store; "
-                    "let Kafka's retention remove them, or copy the topic"
-                )
-    return size, aborted
+        elif segment.suffix == LOG_SUFFIX:
+            found.log_bytes += segment.stat().st_size
+            if is_old(segment):
+                try:
+                    deque(convert(segment), maxlen=0)
+                except ProtocolError as error:
+                    raise Unadoptable(f"{segment}, in an old message format, is damaged: {error}") from None
+                found.old.append(segment)
+    return aborted
 
 
 def _warn(found: Adoption) -> None:
@@ -292,11 +295,29 @@ async def adopt(found: Adoption) -> None:
     finally:
         await store.close()
     beside.rename(first / FILE_NAME)
+    for path in found.old:
+        _write_anew(path)
     for path in found.aside:
         path.rename(path.parent / ASIDE / path.name)
     for directory in found.directories:
         text = f"#\nversion=0\nbroker.id={found.node_id}\ncluster.id={found.cluster_id}\n"
         replace_file(directory / META, text.encode(), sync=True)
+
+
+def _write_anew(segment: Path) -> None:
+    """Put a segment in today's format into the place of one in an old format."""
+    beside = segment.with_name(segment.name + ".tmp")
+    with beside.open("wb") as file:
+        file.writelines(convert(segment))
+        file.flush()
+        os.fsync(file.fileno())
+    aside = segment.parent.parent / ASIDE / segment.parent.name
+    aside.mkdir(exist_ok=True)
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        path = segment.with_suffix(suffix)
+        if path.exists():
+            path.rename(aside / path.name)
+    beside.rename(segment)
 
 
 def _nodes(found: Adoption) -> list[Operation]:
@@ -328,8 +349,17 @@ def undo(paths: list[Path]) -> None:
     for directory in directories:
         for path in sorted((directory / ASIDE).iterdir()):
             if path.name != META:
-                path.rename(directory / path.name)
+                _put_back(path, directory / path.name)
         for path in directory.glob(FILE_NAME + "*"):
             path.unlink()
         os.replace(directory / ASIDE / META, directory / META)
         (directory / ASIDE).rmdir()
+
+
+def _put_back(path: Path, to: Path) -> None:
+    if path.is_dir() and to.is_dir():  # segments that were written anew
+        for part in sorted(path.iterdir()):
+            os.replace(part, to / part.name)
+        path.rmdir()
+    else:
+        path.rename(to)
