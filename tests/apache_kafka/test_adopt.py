@@ -340,3 +340,25 @@ def test_both_dump_old_formats_alike(
     monkeypatch.chdir(directory)
     assert main.run(["dump-log", "--print-data-log", "--files", str(file)]) == 0
     assert capsys.readouterr().out.splitlines() == printed.splitlines()
+
+
+def test_an_adoption_that_was_cut_short_is_no_loss(
+    state: State, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    directory = copied(state, tmp_path / "data")
+    before = tree(directory)
+    with monkeypatch.context() as patched:
+        patched.setattr("ottla.controller.adoption.replace_file", full)
+        assert main.run(["adopt", "--yes", str(directory)]) == 1
+    assert (
+        "No space left on device; if anything was changed, ottla adopt --undo takes it back" in capsys.readouterr().err
+    )
+    with pytest.raises(BrokerFailed, match="belongs to an Apache Kafka"):
+        BrokerProcess(directory).start()
+    assert main.run(["adopt", "--yes", str(directory)]) == 1
+    assert "was taken over before, wholly or in part" in capsys.readouterr().err
+    assert main.run(["adopt", "--yes", "--undo", str(directory)]) == 0
+    assert tree(directory) == before
