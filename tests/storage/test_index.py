@@ -71,3 +71,14 @@ def test_a_search_agrees_with_a_sorted_list(
     at = bisect_right(keys, target) - 1
     assert index.floor(KEY, target) == ((keys[at], at) if at >= 0 else None)
     index.close()
+
+
+def test_entries_that_the_disk_does_not_take_stay_in_memory_until_it_does(tmp_path: Path) -> None:
+    index = OffsetIndex(tmp_path / "unplugged" / "0.index")
+    for number in range(TAIL + 5):
+        index.append(number, number * 10)
+    assert index.floor(KEY, TAIL + 2) == (TAIL + 2, (TAIL + 2) * 10)
+    index.path.parent.mkdir()
+    index.append(TAIL + 5, (TAIL + 5) * 10)
+    assert index.path.stat().st_size == (TAIL + 6) * 8
+    assert index.floor(KEY, 3) == (3, 30)
