@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.storage.compaction import Group, clean
+from ottla.storage.compaction import clean
+from ottla.storage.compaction_job import Group
 from ottla.storage.leftovers import DELETED_SUFFIX
 from ottla.storage.log import Log
 from ottla.storage.log_cleaning import dirt_of, job_for, swap_in

@@ -7,6 +7,8 @@ given to a worker, as long as fewer than `log.cleaner.threads` are at work. How 
 A log that cannot be compacted (a damaged batch) is put down as uncleanable, with the reason, until the broker is
 restarted; the cleaner goes on with the others (A3 LG5). When the disk refuses, it is tried again after a pause. A job
 of a topic that is deleted, or of a broker that stops, is aborted; its files go.
+
+Most brokers have no compacted topic when they start, so what only those need is imported when there is one.
 """
 
 from __future__ import annotations
@@ -17,17 +19,16 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ottla.broker.compaction_workers import JobFailed, Worker, Workers
 from ottla.replication.partition import Partition
 from ottla.storage.checkpoints import TopicPartition
-from ottla.storage.cleaning import Dirt, filthiest, should_roll
-from ottla.storage.compaction import Group, Totals
 from ottla.storage.errors import CorruptLog, StorageError
 from ottla.storage.log import fsync_directory
-from ottla.storage.log_cleaning import SegmentsGone, dirt_of, job_for, remove_cleaned, swap_in
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.compaction_workers import JobFailed, Worker, Workers
+    from ottla.storage.cleaning import Dirt
+    from ottla.storage.compaction_job import Group, Totals
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ MEBIBYTE = 1024 * 1024
 class LogCleaner:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._workers = Workers()
+        self._workers: Workers | None = None  # from the first job on
         self._checkpoints: dict[TopicPartition, int] = {}
         self._jobs: dict[TopicPartition, asyncio.Task[None]] = {}
         self._at_work: dict[TopicPartition, Worker] = {}
@@ -62,7 +63,8 @@ class LogCleaner:
             self._watch.cancel()
             await asyncio.wait([self._watch])
         jobs = list(self._jobs.values())
-        await self._workers.stop()
+        if self._workers is not None:
+            await self._workers.stop()
         if jobs:
             await asyncio.wait(jobs)
 
@@ -107,8 +109,13 @@ class LogCleaner:
         ]
 
     def _roll_aged(self) -> bool:
+        compacted = self._compacted()
+        if not compacted:
+            return False
+        from ottla.storage.cleaning import should_roll
+
         now_ms, rolled = self._broker.now_ms(), False
-        for _, partition in self._compacted():
+        for _, partition in compacted:
             active = partition.log.active
             if should_roll(active.first_timestamp, active.size, partition.log.config, now_ms):
                 try:
@@ -120,6 +127,10 @@ class LogCleaner:
         return rolled
 
     async def _start_jobs(self) -> None:
+        if not self._compacted():
+            return
+        from ottla.storage.cleaning import filthiest
+
         while len(self._jobs) < self._broker.config.log_cleaner_threads:
             found = filthiest(self._due())
             if found is None:
@@ -130,6 +141,8 @@ class LogCleaner:
             await asyncio.sleep(0)
 
     def _due(self) -> list[tuple[Partition, Dirt]]:
+        from ottla.storage.log_cleaning import dirt_of
+
         now_ms = self._broker.now_ms()
         due, self.dirtiest_ratio = [], 0.0
         self._resting = {key: until for key, until in self._resting.items() if until > monotonic()}
@@ -157,9 +170,13 @@ class LogCleaner:
     # -- doing it ------------------------------------------------------------------------------------------------
 
     async def _clean(self, key: TopicPartition, partition: Partition, dirt: Dirt) -> None:
+        from ottla.broker.compaction_workers import JobFailed, Workers
+        from ottla.storage.log_cleaning import remove_cleaned
+
         worker = None
+        workers = self._workers = self._workers or Workers()
         try:
-            worker = self._at_work[key] = await self._workers.take()
+            worker = self._at_work[key] = await workers.take()
             if self._broker.partition(*key) is not partition:
                 raise JobFailed("aborted", "the topic was deleted")
             if key not in self._checkpoints:
@@ -184,11 +201,14 @@ class LogCleaner:
         finally:
             self._at_work.pop(key, None)
             if worker is not None:
-                self._workers.give_back(worker)
+                workers.give_back(worker)
             del self._jobs[key]
             self._wake.set()
 
     async def _work(self, worker: Worker, key: TopicPartition, partition: Partition, dirt: Dirt) -> Totals:
+        from ottla.broker.compaction_workers import JobFailed
+        from ottla.storage.log_cleaning import SegmentsGone, job_for, swap_in
+
         config = self._broker.config
         threads = config.log_cleaner_threads
         job = job_for(

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 
-from ottla.storage.compaction import Group, Job, Totals
+from ottla.storage.compaction_job import Group, Job, Totals
 
 IDLE_SECONDS = 60.0
 LINE_LIMIT = 1 << 20

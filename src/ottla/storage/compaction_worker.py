@@ -24,7 +24,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ottla.protocol.errors import ProtocolError
-from ottla.storage.compaction import Group, Job, Uncleanable, clean
+from ottla.storage.compaction import Uncleanable, clean
+from ottla.storage.compaction_job import Group, Job
 
 GIVES_WAY = 10  # nice(2)
 
@@ -48,8 +49,17 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
         return {"failed": "disk", "why": str(error), "errno": error.errno}
     except Exception:
         return {"failed": "bug", "why": traceback.format_exc()}
-    totals.peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    totals.peak_memory = peak_memory()
     return {"done": asdict(totals)}
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has had in memory. (getrusage would count what started it.)"""
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def report(group: Group) -> None:
