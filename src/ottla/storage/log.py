@@ -91,6 +91,7 @@ class Log:
         """Begin an empty log in a new directory."""
         self.directory.mkdir(parents=True)
         self._begin_segment(0)
+        self.let_go()
 
     def open(self, *, clean: bool, recovery_point: int = 0, start_offset: int = 0, was_compacted: bool = False) -> None:
         """Take up the log as it lies on disk. CorruptLog, and nothing is changed, when what was flushed is damaged."""
