@@ -44,23 +44,30 @@ class Scribe:
         return records_of(self.log.read(offset, limit, below, at_least_one)[0])
 
     def read_all(self, offset: int = 0) -> list[Record]:
+        """As a consumer does: on from the end of each batch, which may have lost its last records."""
         found: list[Record] = []
         while True:
-            records = [record for record in self.read(offset) if record.offset >= offset]
-            if not records:
+            data = bytes_of(self.log.read(offset, 1 << 30, 1 << 62, True)[0])
+            if not data:
                 return found
-            found += records
-            offset = records[-1].offset + 1
+            found += [record for record in records_of(data) if record.offset >= offset]
+            *_, (_, last) = iter_batches(data)
+            offset = last.next_offset
 
 
-def records_of(data: bytes | FileSlice | None) -> list[Record]:
+def bytes_of(data: bytes | FileSlice | None) -> bytes:
     if isinstance(data, FileSlice):
         part, data = data, b"".join(iter(lambda: part.read(1 << 20), b""))
         part.close()
+    return data or b""
+
+
+def records_of(data: bytes | FileSlice | None) -> list[Record]:
+    data = bytes_of(data)
     return [
         record
-        for position, header in iter_batches(data or b"")
-        for record in iter_records((data or b"")[position : position + header.size], 1 << 30)
+        for position, header in iter_batches(data)
+        for record in iter_records(data[position : position + header.size], 1 << 30)
     ]
 
 
