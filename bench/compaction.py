@@ -18,7 +18,7 @@ from pathlib import Path
 from ottla.broker.compaction_workers import Worker
 from ottla.protocol.compression import NAMES
 from ottla.protocol.records import Record, build_batch
-from ottla.storage.compaction_job import Job, Totals
+from ottla.storage.compaction.job import Job, Totals
 
 SEGMENT = 256 * 1024 * 1024
 MEMORY, LOAD_FACTOR, BUFFER = 128 * 1024 * 1024, 0.9, 512 * 1024  # a broker's defaults

@@ -20,11 +20,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ottla.protocol.batch import HEADER, iter_batches
 from ottla.protocol.records import Record, build_batch, iter_records
-from ottla.storage.compaction import clean
+from ottla.storage.compaction.clean import clean
+from ottla.storage.compaction.swap import dirt_of, job_for, swap_in
 from ottla.storage.errors import OffsetOutOfRange
 from ottla.storage.file import FileSlice
 from ottla.storage.log import Log
-from ottla.storage.log_cleaning import dirt_of, job_for, swap_in
 from support.scribe import NOW, topic_config
 
 KEYS = [b"a", b"b", b"c"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ottla.protocol.batch import HEADER, BatchHeader, check
 from ottla.protocol.records import Record, build_batch
-from ottla.storage.compaction import clean
-from ottla.storage.compaction_job import Group, Totals
-from ottla.storage.log_cleaning import dirt_of, job_for, swap_in
+from ottla.storage.compaction.clean import clean
+from ottla.storage.compaction.job import Group, Totals
+from ottla.storage.compaction.swap import dirt_of, job_for, swap_in
 from support.scribe import NOW, Scribe
 
 MEMORY = 24 * 10_000

@@ -1,8 +1,8 @@
 """The log cleaner: finds compacted topics' logs that are due, has them compacted, puts the result in place.
 
-Every `log.cleaner.backoff.ms`, and whenever a job ends, all logs are judged (storage/cleaning.py) and the filthiest is
-given to a worker, as long as fewer than `log.cleaner.threads` are at work. How far each log is clean is kept in
-`cleaner-offset-checkpoint` of its data directory.
+Every `log.cleaner.backoff.ms`, and whenever a job ends, all logs are judged (storage/compaction/decisions.py) and the
+filthiest is given to a worker, as long as fewer than `log.cleaner.threads` are at work. How far each log is clean is
+kept in `cleaner-offset-checkpoint` of its data directory.
 
 A log that cannot be compacted (a damaged batch) is put down as uncleanable, with the reason, until the broker is
 restarted; the cleaner goes on with the others (A3 LG5). When the disk refuses, it is tried again after a pause. A job
@@ -27,8 +27,8 @@ from ottla.storage.log import fsync_directory
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.compaction_workers import JobFailed, Worker, Workers
-    from ottla.storage.cleaning import Dirt
-    from ottla.storage.compaction_job import Group, Totals
+    from ottla.storage.compaction.decisions import Dirt
+    from ottla.storage.compaction.job import Group, Totals
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class LogCleaner:
         compacted = self._compacted()
         if not compacted:
             return False
-        from ottla.storage.cleaning import should_roll
+        from ottla.storage.compaction.decisions import should_roll
 
         now_ms, rolled = self._broker.now_ms(), False
         for _, partition in compacted:
@@ -129,7 +129,7 @@ class LogCleaner:
     async def _start_jobs(self) -> None:
         if not self._compacted():
             return
-        from ottla.storage.cleaning import filthiest
+        from ottla.storage.compaction.decisions import filthiest
 
         while len(self._jobs) < self._broker.config.log_cleaner_threads:
             found = filthiest(self._due())
@@ -141,7 +141,7 @@ class LogCleaner:
             await asyncio.sleep(0)
 
     def _due(self) -> list[tuple[Partition, Dirt]]:
-        from ottla.storage.log_cleaning import dirt_of
+        from ottla.storage.compaction.swap import dirt_of
 
         now_ms = self._broker.now_ms()
         due, self.dirtiest_ratio = [], 0.0
@@ -171,7 +171,7 @@ class LogCleaner:
 
     async def _clean(self, key: TopicPartition, partition: Partition, dirt: Dirt) -> None:
         from ottla.broker.compaction_workers import JobFailed, Workers
-        from ottla.storage.log_cleaning import remove_cleaned
+        from ottla.storage.compaction.swap import remove_cleaned
 
         worker = None
         workers = self._workers = self._workers or Workers()
@@ -207,7 +207,7 @@ class LogCleaner:
 
     async def _work(self, worker: Worker, key: TopicPartition, partition: Partition, dirt: Dirt) -> Totals:
         from ottla.broker.compaction_workers import JobFailed
-        from ottla.storage.log_cleaning import SegmentsGone, job_for, swap_in
+        from ottla.storage.compaction.swap import SegmentsGone, job_for, swap_in
 
         config = self._broker.config
         threads = config.log_cleaner_threads

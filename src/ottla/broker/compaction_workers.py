@@ -1,4 +1,4 @@
-"""The processes that compact logs, seen from the broker (storage/compaction_worker.py is the other side).
+"""The processes that compact logs, seen from the broker (storage/compaction/worker.py is the other side).
 
 A worker is started when there is something to do and none is free, and ended when it has had nothing to do for a while.
 To abort a job, its worker is killed: all it has is files that end in `.cleaned`.
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 
-from ottla.storage.compaction_job import Group, Job, Totals
+from ottla.storage.compaction.job import Group, Job, Totals
 
 IDLE_SECONDS = 60.0
 LINE_LIMIT = 1 << 20
@@ -38,7 +38,7 @@ class Worker:
             await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "ottla.storage.compaction_worker",
+                "ottla.storage.compaction.worker",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=LINE_LIMIT,

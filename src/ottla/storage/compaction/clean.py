@@ -6,7 +6,7 @@ Then every segment below that end is read, oldest first, and written again witho
     a record whose key has a newer one       goes
     a record without a key                   goes, and is counted (a log that was not always compacted has them)
     a tombstone, the newest of its key       stays `delete.retention.ms` from its first compaction on
-    a batch of an aborted transaction        goes; markers: see cleaned_transactions.py
+    a batch of an aborted transaction        goes; markers: see transactions.py
 
 What stays keeps its offset, its timestamp and its bytes. A batch that loses nothing is copied as it is; one that loses
 records keeps base and last offset, producer, sequence, epoch and codec. One that loses all of them goes, except, as a
@@ -14,7 +14,7 @@ header without records, the last batch of a producer that is still known (its se
 last one below the end of the round. A batch with tombstones or a marker without data gets the time at which those may
 go, the delete horizon, as its base timestamp (attribute bit 6); its records' timestamps count from there.
 
-Segments are merged into groups that fit in one (cleaning.py). A group is written as `<base>.log.cleaned` with its
+Segments are merged into groups that fit in one (decisions.py). A group is written as `<base>.log.cleaned` with its
 indexes, flushed, and reported; who started the work puts it in place (swap.py). This runs in a process of its own
 (compaction_worker.py): it takes a processor for itself, and can be ended at any moment.
 """
@@ -49,18 +49,18 @@ from ottla.protocol.compression import NONE, compress
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.records import control_type, payload
 from ottla.protocol.spans import Span, copied, iter_spans, shifted
-from ottla.storage.cleaned_transactions import (
+from ottla.storage.compaction.decisions import MAX_LONG, Files, groups
+from ottla.storage.compaction.job import Group, Job, Totals
+from ottla.storage.compaction.offset_map import OffsetMap
+from ottla.storage.compaction.transactions import (
     TXN_INDEX_SUFFIX,
     AbortedTransaction,
     CleanedTransactions,
     encode_txn_index,
     read_txn_index,
 )
-from ottla.storage.cleaning import MAX_LONG, Files, groups
-from ottla.storage.compaction_job import Group, Job, Totals
 from ottla.storage.index import OffsetIndex, TimeIndex
 from ottla.storage.leftovers import CLEANED_SUFFIX
-from ottla.storage.offset_map import OffsetMap
 
 PAYLOAD_LIMIT = 512 * 1024 * 1024  # of one batch, unpacked
 LARGEST_FILE = (1 << 31) - 1  # an index entry has 31 bits for a position

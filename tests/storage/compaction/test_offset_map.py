@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.storage.offset_map import ENTRY, OffsetMap
+from ottla.storage.compaction.offset_map import ENTRY, OffsetMap
 
 
 def test_it_holds_what_a_dictionary_holds_up_to_its_limit() -> None:

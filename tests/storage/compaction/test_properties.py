@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.storage.compaction import clean
-from ottla.storage.compaction_job import Group
+from ottla.storage.compaction.clean import clean
+from ottla.storage.compaction.job import Group
+from ottla.storage.compaction.swap import dirt_of, job_for, swap_in
 from ottla.storage.leftovers import DELETED_SUFFIX
 from ottla.storage.log import Log
-from ottla.storage.log_cleaning import dirt_of, job_for, swap_in
 from support.compacting import Cleaner, contents, headers, write
 from support.scribe import NOW, Scribe, topic_config
 

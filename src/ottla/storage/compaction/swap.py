@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.storage.cleaning import Dirt, Row, asks_for_timestamps, judge
-from ottla.storage.compaction_job import Group, Job
+from ottla.storage.compaction.decisions import Dirt, Row, asks_for_timestamps, judge
+from ottla.storage.compaction.job import Group, Job
 from ottla.storage.errors import CorruptLog
 from ottla.storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from ottla.storage.log import Log

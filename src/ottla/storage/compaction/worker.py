@@ -1,4 +1,4 @@
-"""The process in which logs are compacted: `python -m ottla.storage.compaction_worker`.
+"""The process in which logs are compacted: `python -m ottla.storage.compaction.worker`.
 
 It reads jobs from its standard input and says on its standard output how they go, one JSON object a line:
 
@@ -24,8 +24,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ottla.protocol.errors import ProtocolError
-from ottla.storage.compaction import Uncleanable, clean
-from ottla.storage.compaction_job import Group, Job
+from ottla.storage.compaction.clean import Uncleanable, clean
+from ottla.storage.compaction.job import Group, Job
 
 GIVES_WAY = 10  # nice(2)
 

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from ottla.config.topic import TopicConfig
-from ottla.storage.cleaning import GROUP, Dirt, Files, Row, filthiest, first_dirty_offset, groups, judge, should_roll
+from ottla.storage.compaction.decisions import (
+    GROUP,
+    Dirt,
+    Files,
+    Row,
+    filthiest,
+    first_dirty_offset,
+    groups,
+    judge,
+    should_roll,
+)
 from support.scribe import topic_config
 
 NOW = 1_000_000
