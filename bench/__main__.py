@@ -22,13 +22,18 @@ from bench.loadgen import LoadGenerator
 from bench.ottla import Ottla
 from bench.process import BenchError
 from bench.restarts import ManyPartitions, restarts
-from bench.workloads import SmallRequests, Start, standard
+from bench.upkeep import Upkeep
+from bench.workloads import SmallRequests, Start, Workload, standard
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def every_workload() -> list[Workload]:
+    return [*standard(), *restarts(), Upkeep("upkeep", 8)]
+
+
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
-    names = [Start.name, *(workload.name for workload in [*standard(), *restarts()])]
+    names = [Start.name, *(workload.name for workload in every_workload())]
     parser = argparse.ArgumentParser(prog="bench", description="ottla and Apache Kafka side by side")
     parser.add_argument("--only", choices=["ottla", "kafka"], help="one system alone")
     parser.add_argument("--workloads", help=f"comma-separated, of: {', '.join(names)}")
@@ -63,7 +68,7 @@ def main() -> int:
     try:
         for system in systems:
             system.install()
-        workloads = [workload for workload in [*standard(), *restarts()] if workload.name in chosen.names]
+        workloads = [workload for workload in every_workload() if workload.name in chosen.names]
         plan = rounds.Plan(
             workloads=workloads,
             with_start=Start.name in chosen.names,

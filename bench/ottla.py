@@ -4,6 +4,7 @@ same as the one that kafka.py sets."""
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,11 +25,12 @@ class Ottla:
         if not self._command.exists():
             raise BenchError("ottla is not set up here: run make setup")
 
-    def prepare(self, directory: Path, port: int) -> list[str]:
-        overrides = {
+    def prepare(self, directory: Path, port: int, overrides: Mapping[str, str] | None = None) -> list[str]:
+        properties = {
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "log.dirs": str(directory / "data"),
             "log.segment.delete.delay.ms": DELETE_DELAY_MS,
+            **(overrides or {}),
         }
-        options = [option for key, value in overrides.items() for option in ("--override", f"{key}={value}")]
+        options = [option for key, value in properties.items() for option in ("--override", f"{key}={value}")]
         return [str(self._command), "broker", *options]

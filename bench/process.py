@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -36,7 +36,7 @@ class System(Protocol):
 
     def version(self) -> str: ...
 
-    def prepare(self, directory: Path, port: int) -> list[str]:
+    def prepare(self, directory: Path, port: int, overrides: Mapping[str, str] | None = None) -> list[str]:
         """Writes what a fresh broker needs into `directory` and gives the command that runs it there."""
 
 
@@ -57,14 +57,14 @@ def _die_with_parent() -> None:
 class Broker:
     """A running broker of one system, with its data in a directory of its own."""
 
-    def __init__(self, system: System, directory: Path) -> None:
+    def __init__(self, system: System, directory: Path, overrides: Mapping[str, str] | None = None) -> None:
         self.system = system
         self.directory = directory
         self.port = free_port()
         self.traffic = 0  # bytes of record values in and out so far
         self.topics: dict[str, int] = {}  # made by this run and not deleted yet: partitions of each
         directory.mkdir(parents=True)
-        self._command = system.prepare(directory, self.port)
+        self._command = system.prepare(directory, self.port, overrides)
         began = self._launch()
         self.start_seconds = time.monotonic() - began
 
@@ -122,9 +122,9 @@ class Broker:
     def admin(self) -> Admin:
         return Admin(self.port)
 
-    def create_topic(self, name: str, partitions: int) -> None:
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         with self.admin() as admin:
-            admin.create_topic(name, partitions)
+            admin.create_topic(name, partitions, configs)
             self.topics[name] = partitions
             admin.wait_until_served(name, partitions)
 
@@ -162,8 +162,8 @@ class Broker:
                     total += int(line.split()[1]) * 1024
         return total
 
-    def stop(self) -> None:
-        """Stops the broker and removes its data."""
+    def stop(self, *, keep: bool = False) -> None:
+        """Stops the broker and removes its data, unless they are to be kept until the whole run is over."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -172,4 +172,5 @@ class Broker:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(self.directory, ignore_errors=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 METADATA, CREATE_TOPICS, DELETE_TOPICS, LIST_OFFSETS = (3, 1), (19, 2), (20, 1), (2, 1)
@@ -83,8 +83,9 @@ class Admin:
         reply = self._ask(METADATA, _array([]))
         return len(reply.array(lambda: (reply.take("i"), reply.string(), reply.take("i"), reply.string())))
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        topic = _string(name) + struct.pack(">ih", partitions, 1) + _array([]) + _array([])
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        settings = _array([_string(key) + _string(value) for key, value in (configs or {}).items()])
+        topic = _string(name) + struct.pack(">ih", partitions, 1) + _array([]) + settings
         reply = self._ask(CREATE_TOPICS, _array([topic]) + struct.pack(">ib", 30_000, 0))
         reply.take("i")
         self._refuse("create", reply.array(lambda: (reply.string(), reply.take("h"), reply.string())))

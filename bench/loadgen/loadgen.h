@@ -15,7 +15,8 @@ struct options {
     long count;        /* records; for the raw modes 0 means "until the time is over" */
     int acks;          /* 0, 1 or -1 */
     double linger_ms;
-    double rate;       /* e2e: records per second */
+    long keys;         /* produce: different keys, given in turn; 0 for none */
+    double rate;       /* e2e: records per second; produce: the same, 0 for as fast as it goes */
     double seconds;    /* e2e and raw: length of the measured part */
     double warmup;     /* e2e: seconds before it, whose records are not counted */
     int connections;   /* raw */

@@ -81,13 +81,13 @@ int main(int argc, char **argv)
 {
     struct options options = {
         .host = "127.0.0.1", .port = 9092, .topic = "bench", .partitions = 1, .size = 100, .acks = 1, .linger_ms = 5,
-        .rate = 500, .seconds = 3, .connections = 16, .depth = 1, .timeout = 30,
+        .seconds = 3, .connections = 16, .depth = 1, .timeout = 30,
     };
     static const struct option names[] = {
         {"host", 1, 0, 'h'}, {"port", 1, 0, 'p'}, {"topic", 1, 0, 't'}, {"partitions", 1, 0, 'P'},
         {"size", 1, 0, 's'}, {"count", 1, 0, 'n'}, {"acks", 1, 0, 'a'}, {"linger-ms", 1, 0, 'l'},
         {"rate", 1, 0, 'r'}, {"seconds", 1, 0, 'S'}, {"warmup", 1, 0, 'w'}, {"connections", 1, 0, 'c'},
-        {"depth", 1, 0, 'd'}, {"timeout", 1, 0, 'T'}, {0, 0, 0, 0},
+        {"depth", 1, 0, 'd'}, {"timeout", 1, 0, 'T'}, {"keys", 1, 0, 'k'}, {0, 0, 0, 0},
     };
     int letter, index = 0;
     while ((letter = getopt_long(argc, argv, "", names, &index)) != -1) {
@@ -100,6 +100,7 @@ int main(int argc, char **argv)
         case 's': options.size = (int)number(name, optarg); break;
         case 'n': options.count = (long)number(name, optarg); break;
         case 'a': options.acks = (int)number(name, optarg); break;
+        case 'k': options.keys = (long)number(name, optarg); break;
         case 'l': options.linger_ms = number(name, optarg); break;
         case 'r': options.rate = number(name, optarg); break;
         case 'S': options.seconds = number(name, optarg); break;

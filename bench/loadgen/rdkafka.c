@@ -88,16 +88,25 @@ static void close_client(struct client client)
     rd_kafka_destroy(client.handle);
 }
 
+static void sleep_until(uint64_t when)
+{
+    struct timespec time = {.tv_sec = (time_t)(when / 1000000000u), .tv_nsec = (long)(when % 1000000000u)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
+}
+
 static double produce_all(const struct options *options)
 {
     struct client client = open_client(options, RD_KAFKA_PRODUCER, options->linger_ms);
     char *value = malloc((size_t)options->size);
     memset(value, 'x', (size_t)options->size);
     rd_kafka_message_t chunk[CHUNK];
-    long left = options->count;
+    static int64_t keys[CHUNK];
+    long left = options->count, next_key = 0;
     uint64_t start = now_ns(), moved = start;
     for (int partition = 0; left; partition = (partition + 1) % options->partitions) {
         int count = left < CHUNK ? (int)left : CHUNK;
+        if (options->rate > 0)
+            sleep_until(start + (uint64_t)((double)(options->count - left) / options->rate * 1e9));
         left -= count;
         for (int from = 0; from < count;) {
             int wanted = count - from;
@@ -105,6 +114,11 @@ static double produce_all(const struct options *options)
             for (int i = 0; i < wanted; i++) {
                 chunk[i].payload = value;
                 chunk[i].len = (size_t)options->size;
+                if (options->keys) {
+                    keys[i] = next_key++ % options->keys;
+                    chunk[i].key = &keys[i];
+                    chunk[i].key_len = sizeof keys[i];
+                }
             }
             int taken = rd_kafka_produce_batch(client.topic, partition, 0, chunk, wanted);
             for (int i = taken; i < wanted; i++)
@@ -210,12 +224,6 @@ static void send_stamped(const struct options *options, struct client *client)
     memcpy(value, &now, sizeof now);
     if (rd_kafka_produce(client->topic, 0, RD_KAFKA_MSG_F_COPY, value, sizeof value, NULL, 0, NULL))
         fail("produce: %s", rd_kafka_err2str(rd_kafka_last_error()));
-}
-
-static void sleep_until(uint64_t when)
-{
-    struct timespec time = {.tv_sec = (time_t)(when / 1000000000u), .tv_nsec = (long)(when % 1000000000u)};
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
 }
 
 static void run_e2e(const struct options *options)
