@@ -36,7 +36,7 @@ class Writer:
                 self.sequence += 1
                 if number == RECORDS:
                     enough.wait()
-        except (ConnectionError, OSError):
+        except (OSError, threading.BrokenBarrierError):  # the broker is dead, or another writer saw it first
             enough.abort()
 
 
