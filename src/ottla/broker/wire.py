@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.protocol.codec import write_varint
 from ottla.protocol.errors import MalformedMessage
 
 LONGEST_TEXT = 32768  # the longest text that the protocol has, plus 1, as it stands before the text
@@ -30,14 +31,7 @@ def read_unsigned(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 def unsigned(number: int) -> bytes:
-    if number < 128:
-        return _SMALL[number]
-    out = bytearray()
-    while number > 127:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return _SMALL[number] if number < 128 else write_varint(number)
 
 
 def skip_tags(frame: memoryview, position: int) -> int:
