@@ -5,7 +5,6 @@ from pathlib import Path
 
 from ottla.broker import handlers  # noqa: F401  every handler registers itself
 from ottla.broker.dispatch import ROUTES
-from ottla.config.topic import TopicConfig
 from ottla.protocol.apis import API_KEYS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "left-out.md").read_text()
@@ -16,8 +15,3 @@ def test_requests_that_are_left_out_are_not_served() -> None:
     named = [word for word in re.findall(r"\w+", WHAT) if word in API_KEYS]
     assert len(named) > 10
     assert [name for name in named if API_KEYS[name] in ROUTES] == []
-
-
-def test_topic_settings_that_are_left_out_have_no_effect() -> None:
-    named = [word for word in re.findall(r"`([\w.]+)`", WHAT) if word in TopicConfig.settings]
-    assert [name for name in named if not TopicConfig.settings[name].no_effect] == []
