@@ -83,12 +83,18 @@ def test_a_length_field_allocates_nothing_before_its_bytes_are_there(hostile):
     tracemalloc.start()
     try:
         for read in decoders:
-            tracemalloc.reset_peak()
-            before = tracemalloc.get_traced_memory()[0]
-            try:
-                read(view, 0)
-            except MalformedMessage:
-                pass
-            assert tracemalloc.get_traced_memory()[1] - before < 16_384, read
+            # another thread may allocate meanwhile, but not in each of the tries
+            assert min(_peak(read, view) for _ in range(3)) < 16_384, read
     finally:
         tracemalloc.stop()
+
+
+def _peak(read, view):
+    """How much more memory was held at one time, in bytes, while `read` found out that it cannot read."""
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        read(view, 0)
+    except MalformedMessage:
+        pass
+    return tracemalloc.get_traced_memory()[1] - before
