@@ -15,6 +15,7 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.controller.controller import ClusterIdMismatch, Controller
+from ottla.controller.growth import NewPartitions
 from ottla.controller.image import BrokerInfo
 from ottla.controller.topics import NewTopic
 from ottla.coordination.local import LocalStore
@@ -29,9 +30,15 @@ class Logs:
 
     def __init__(self):
         self.changes = []
+        self.grown = []
         self.fail = None
+        self.controller = None
 
     async def __call__(self, change):
+        self.grown += [
+            (topic.name, first, len(topic.partitions), len(self.controller.image.topics[topic.name].partitions))
+            for topic, first in change.grown
+        ]
         self.changes.append(([topic.name for topic in change.created], [topic.name for topic in change.deleted]))
         if self.fail:
             raise OSError(self.fail)
@@ -48,6 +55,8 @@ def controlled(tmp_path):
             controller = Controller(
                 store, broker, BrokerConfig(**config), logs or Logs(), cluster_id=cluster_id, pick_start=lambda n: 0
             )
+            if logs:
+                logs.controller = controller
             await controller.start()
             yield controller
             await controller.stop()
@@ -191,6 +200,39 @@ def test_a_topic_whose_logs_cannot_be_opened_is_taken_back(controlled):
     asyncio.run(story())
 
 
+def test_more_partitions_are_stored_with_their_states_and_the_logs_are_asked_first(controlled):
+    async def story():
+        logs = Logs()
+        async with controlled(logs) as controller:
+            await controller.create_topics([NewTopic("t", 1)])
+            (grown,) = await controller.create_partitions([NewPartitions("t", 3)])
+            assert grown.error_code == ErrorCode.NONE
+            assert logs.grown == [("t", 1, 3, 1)]  # its name, partitions before and after, those shown meanwhile
+            tree = await tree_of(controller)
+            assert json.loads(tree["/brokers/topics/t"])["partitions"] == {"0": [7], "1": [7], "2": [7]}
+            assert json.loads(tree["/brokers/topics/t/partitions/2/state"])["leader"] == 7
+        async with controlled() as controller:
+            assert len(controller.image.topics["t"].partitions) == 3
+
+    asyncio.run(story())
+
+
+def test_partitions_whose_logs_cannot_be_opened_are_taken_back(controlled):
+    async def story():
+        logs = Logs()
+        async with controlled(logs) as controller:
+            await controller.create_topics([NewTopic("t", 2)])
+            before = await tree_of(controller)
+            logs.fail = "no space"
+            (refused,) = await controller.create_partitions([NewPartitions("t", 5)])
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert "no space" in refused.message
+            assert len(controller.image.topics["t"].partitions) == 2
+            assert await tree_of(controller) == before
+
+    asyncio.run(story())
+
+
 def test_deleting_removes_the_logs_then_every_node(controlled):
     async def story():
         logs = Logs()
@@ -328,6 +370,7 @@ WORKER = """
 import asyncio, sys
 from ottla.config.broker import BrokerConfig
 from ottla.controller.controller import Controller
+from ottla.controller.growth import NewPartitions
 from ottla.controller.image import BrokerInfo
 from ottla.controller.topics import NewTopic
 from ottla.coordination.local import LocalStore

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -191,6 +192,9 @@ class Broker:
         for topic in change.created:
             config = TopicConfig.resolve(topic.configs, self.config)
             self._serve(topic, await self.run_blocking(self._create_logs, topic, config))
+        for topic, first in change.grown:
+            config = TopicConfig.resolve(topic.configs, self.config)
+            self._serve(topic, await self.run_blocking(self._create_logs, topic, config, first), first)
         for topic in change.altered:
             config = TopicConfig.resolve(topic.configs, self.config)
             for partition in self.replicas.by_id.get(topic.id, ()):
@@ -207,13 +211,25 @@ class Broker:
             )
             await self.run_blocking(self.logs.forget, keys)
 
-    def _create_logs(self, topic: TopicImage, config: TopicConfig) -> list[Log]:
-        return [self.logs.create((topic.name, index), topic.id, config) for index in range(len(topic.partitions))]
+    def _create_logs(self, topic: TopicImage, config: TopicConfig, first: int = 0) -> list[Log]:
+        """The logs of all partitions from `first` on, or none of them."""
+        made: list[Log] = []
+        keys = [(topic.name, index) for index in range(first, len(topic.partitions))]
+        try:
+            for key in keys:
+                made.append(self.logs.create(key, topic.id, config))
+        except Exception:
+            for path in map(self.logs.delete, keys[: len(made)]):
+                if path is not None:
+                    shutil.rmtree(path, ignore_errors=True)
+            raise
+        return made
 
-    def _serve(self, topic: TopicImage, logs: list[Log]) -> None:
+    def _serve(self, topic: TopicImage, logs: list[Log], first: int = 0) -> None:
+        """Take up the partitions from `first` on, whose logs are open."""
         for one in logs:
             one.on_failure = self.disks.log_failed
-        epochs = [partition.leader_epoch for partition in topic.partitions]
+        epochs = [partition.leader_epoch for partition in topic.partitions[first:]]
         for partition in self.replicas.add(topic.name, topic.id, logs, epochs, is_internal=topic.internal):
             partition.offline = self.logs.offline.get((topic.name, partition.index))
             if partition.offline is None:

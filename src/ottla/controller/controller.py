@@ -6,6 +6,7 @@ One node is broker and controller in one; it takes the role at start by writing 
 - A new topic: its nodes are written in one transaction, then `on_change` opens its logs, then the image shows it. So
   nobody is told of a topic whose logs do not answer, and after a crash it is there wholly or not at all. If the logs
   cannot be opened, the topic is deleted again.
+- More partitions: the same, topic by topic; if their logs cannot be opened, their nodes are removed again.
 - A deleted topic: a mark under /admin/delete_topics, gone from the image, `on_change` removes its logs, then mark and
   nodes go in one transaction. A mark found at start is a deletion that a crash cut short: it is finished there, before
   the broker serves. `on_change` must therefore bear being asked to delete logs that are partly gone or not open.
@@ -26,6 +27,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.topic import topic_warnings
 from ottla.controller import znodes
 from ottla.controller.configs import ConfigChange, ConfigResult, plan_alteration
+from ottla.controller.growth import NewPartitions, plan_growth
 from ottla.controller.image import BrokerInfo, ClusterImage, TopicImage
 from ottla.controller.names import id_text, is_internal, new_id
 from ottla.controller.producer_ids import BLOCK_SIZE, ProducerIds
@@ -51,6 +53,7 @@ class Change(NamedTuple):
     created: Sequence[TopicImage] = ()
     deleted: Sequence[TopicImage] = ()
     altered: Sequence[TopicImage] = ()  # have other settings now
+    grown: Sequence[tuple[TopicImage, int]] = ()  # have more partitions now, and how many they had
 
 
 class Controller:
@@ -175,6 +178,39 @@ class Controller:
             new_id=new_id,
             pick_start=self._pick_start,
         )
+
+    async def create_partitions(
+        self, asked: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """One result per topic; the good ones have their partitions when this returns, even if others are refused."""
+        async with self._lock:
+            results = plan_growth(asked, self.image, pick_start=self._pick_start)
+            if validate_only:
+                return results
+            return [result if result.image is None else await self._grow(result, result.image) for result in results]
+
+    async def _grow(self, result: TopicResult, topic: TopicImage) -> TopicResult:
+        before = self.image.topics[topic.name]
+        first, count = len(before.partitions), len(topic.partitions)
+        try:
+            await self._store.multi(znodes.grow_topic(topic, first, self.epoch))
+        except StoreError as error:
+            log.error("topic %s not given more partitions: %s", topic.name, error)
+            return _failed(result, str(error))
+        try:
+            await self._on_change(Change(grown=[(topic, first)]))
+        except Exception as error:
+            log.exception(
+                "the logs of new partitions of %s cannot be opened; removing the partitions again", topic.name
+            )
+            try:
+                await self._store.multi(znodes.shrink_topic(before, count))
+            except StoreError as worse:
+                log.error("they are still in the store, and come with the next start: %s", worse)
+            return _failed(result, f"the logs cannot be opened: {error}")
+        self.image.add(topic)
+        log.info("topic %s has %d partitions now, it had %d", topic.name, count, first)
+        return result
 
     def create_in_background(self, names: Iterable[str]) -> dict[str, ErrorCode]:
         """Start creating topics with the default settings; what to tell a client that asked for them meanwhile.

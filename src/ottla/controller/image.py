@@ -22,13 +22,22 @@ class BrokerInfo(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """`epoch` counts the changes of this state (KIP-841's partition epoch; the version of its node in the store)."""
+    """`epoch` counts the changes of this state (KIP-841's partition epoch; the version of its node in the store).
+
+    While a partition is reassigned, `replicas` has the old and the new ones; `adding` and `removing` say which.
+    """
 
     leader: int
     leader_epoch: int
     replicas: list[int]
     isr: list[int]
     epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def moving(self) -> bool:
+        return bool(self.adding or self.removing)
 
 
 class TopicImage(NamedTuple):

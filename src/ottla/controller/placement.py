@@ -17,7 +17,7 @@ choice, later rounds prefer the followers with the fewest replicas instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 
 class ImpossibleReplication(Exception):
@@ -111,13 +111,7 @@ def check_assignment(
     for partition, replicas in assignment:
         if partition in by_partition:
             raise BadAssignment(f"partition {partition} is assigned twice")
-        if not replicas:
-            raise BadAssignment(f"partition {partition} is assigned to no broker")
-        if len(set(replicas)) < len(replicas):
-            raise BadAssignment(f"partition {partition} names a broker twice: {list(replicas)}")
-        for broker in replicas:
-            if broker not in brokers:
-                raise BadAssignment(f"partition {partition} is assigned to broker {broker}, which is not there")
+        check_replicas(partition, replicas, brokers)
         by_partition[partition] = list(replicas)
     sizes = {len(replicas) for replicas in by_partition.values()}
     if len(sizes) > 1:
@@ -125,3 +119,14 @@ def check_assignment(
     if sorted(by_partition) != list(range(len(by_partition))):
         raise BadAssignment(f"partitions must be numbered from 0 without gaps: {sorted(by_partition)}")
     return [by_partition[index] for index in range(len(by_partition))]
+
+
+def check_replicas(partition: int, replicas: Sequence[int], brokers: Collection[int]) -> None:
+    """Whether these brokers can hold one partition; BadAssignment if not."""
+    if not replicas:
+        raise BadAssignment(f"partition {partition} is assigned to no broker")
+    if len(set(replicas)) < len(replicas):
+        raise BadAssignment(f"partition {partition} names a broker twice: {list(replicas)}")
+    for broker in replicas:
+        if broker not in brokers:
+            raise BadAssignment(f"partition {partition} is assigned to broker {broker}, which is not there")

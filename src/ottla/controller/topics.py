@@ -50,7 +50,9 @@ class DeletionResult(NamedTuple):
     message: str | None = None
 
 
-class _Refused(Exception):
+class Refused(Exception):
+    """One entry of a request cannot be done: what its result says."""
+
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error_code = error_code
@@ -79,11 +81,11 @@ def plan_creation(
     for new in {new.name: new for new in asked}.values():
         try:
             if times[new.name] > 1:
-                raise _Refused(ErrorCode.INVALID_REQUEST, f"topic {new.name!r} is named {times[new.name]} times")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"topic {new.name!r} is named {times[new.name]} times")
             _check_name(new.name, image, being_deleted, planned)
             configs = _check_configs(new.configs)
             replicas = _place(new, image, config, pick_start)
-        except _Refused as refused:
+        except Refused as refused:
             results.append(TopicResult(new.name, refused.error_code, refused.message))
             continue
         planned[collision_key(new.name)] = new.name
@@ -101,16 +103,16 @@ def _partition_count(new: NewTopic, config: BrokerConfig) -> int:
 def _check_name(name: str, image: ClusterImage, being_deleted: Collection[str], planned: Mapping[str, str]) -> None:
     fault = why_illegal(name)
     if fault is not None:
-        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     if name == CLUSTER_METADATA:
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"{name} is reserved")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is reserved")
     if name in image.topics:
-        raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
     if name in being_deleted:
-        raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is being deleted")
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is being deleted")
     other = image.colliding(name) or planned.get(collision_key(name))
     if other is not None:
-        raise _Refused(
+        raise Refused(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"topic {name!r} collides with {other!r}: names must differ in more than '.' and '_'",
         )
@@ -120,7 +122,7 @@ def _check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     try:
         return validate_topic_overrides(configs)
     except ConfigError as error:
-        raise _Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _place(
@@ -129,21 +131,21 @@ def _place(
     racks = {broker.id: broker.rack for broker in image.brokers.values()}
     if new.assignments:
         if new.partitions != DEFAULT or new.replication_factor != DEFAULT:
-            raise _Refused(
+            raise Refused(
                 ErrorCode.INVALID_REQUEST,
                 "with a replica assignment, the number of partitions and the replication factor must be -1",
             )
         try:
             return check_assignment(new.assignments, racks)
         except BadAssignment as error:
-            raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error)) from None
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error)) from None
     if new.replication_factor != DEFAULT and new.replication_factor < 1:
-        raise _Refused(
+        raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"a replication factor of {new.replication_factor} is illegal: at least 1, or -1 for the default",
         )
     if new.partitions != DEFAULT and new.partitions < 1:
-        raise _Refused(
+        raise Refused(
             ErrorCode.INVALID_PARTITIONS, f"{new.partitions} partitions are illegal: at least 1, or -1 for the default"
         )
     count = _partition_count(new, config)
@@ -151,7 +153,7 @@ def _place(
     try:
         return place(count, replicas, racks, pick_start(len(racks)) if racks else 0)
     except ImpossibleReplication as error:
-        raise _Refused(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
 
 
 def plan_deletion(asked: Sequence[str | bytes], image: ClusterImage) -> list[DeletionResult]:

@@ -90,21 +90,52 @@ def decode_broker(path: str, data: bytes) -> BrokerInfo:
 def create_topic(topic: TopicImage, controller_epoch: int) -> list[Operation]:
     """What makes the topic."""
     above = f"{TOPICS}/{topic.name}"
-    value = {
-        "version": 3,
-        "topic_id": id_text(topic.id),
-        "partitions": {str(index): partition.replicas for index, partition in enumerate(topic.partitions)},
-        "adding_replicas": {},
-        "removing_replicas": {},
-    }
-    config = _encode_configs(topic)
-    operations: list[Operation] = [
-        Create(f"{TOPIC_CONFIGS}/{topic.name}", config),
-        Create(above, encode(value)),
+    return [
+        Create(f"{TOPIC_CONFIGS}/{topic.name}", _encode_configs(topic)),
+        Create(above, _encode_assignment(topic)),
         Create(f"{above}/partitions"),
+        *_create_partitions(topic, 0, controller_epoch),
     ]
+
+
+def grow_topic(topic: TopicImage, first: int, controller_epoch: int) -> list[Operation]:
+    """What adds the partitions from `first` on."""
+    return [set_assignment(topic), *_create_partitions(topic, first, controller_epoch)]
+
+
+def shrink_topic(topic: TopicImage, more: int) -> list[Operation]:
+    """What takes back the partitions up to `more` that `topic` does not have."""
+    above = f"{TOPICS}/{topic.name}/partitions"
+    gone = range(len(topic.partitions), more)
+    return [
+        set_assignment(topic),
+        *(Delete(path) for index in gone for path in (f"{above}/{index}/state", f"{above}/{index}")),
+    ]
+
+
+def set_assignment(topic: TopicImage) -> Operation:
+    """What stores which brokers have the topic's replicas."""
+    return Set(f"{TOPICS}/{topic.name}", _encode_assignment(topic))
+
+
+def _encode_assignment(topic: TopicImage) -> bytes:
+    numbered = list(enumerate(topic.partitions))
+    return encode(
+        {
+            "version": 3,
+            "topic_id": id_text(topic.id),
+            "partitions": {str(index): partition.replicas for index, partition in numbered},
+            "adding_replicas": {str(index): partition.adding for index, partition in numbered if partition.adding},
+            "removing_replicas": {str(index): one.removing for index, one in numbered if one.removing},
+        }
+    )
+
+
+def _create_partitions(topic: TopicImage, first: int, controller_epoch: int) -> list[Operation]:
+    above = f"{TOPICS}/{topic.name}"
+    operations: list[Operation] = []
     states: dict[tuple[int, int, tuple[int, ...]], bytes] = {}  # most partitions of a topic have one of few states
-    for index, partition in enumerate(topic.partitions):
+    for index, partition in enumerate(topic.partitions[first:], first):
         key = (partition.leader, partition.leader_epoch, tuple(partition.isr))
         state = states.get(key)
         if state is None:
@@ -159,15 +190,22 @@ def read_topic(name: str, tree: Mapping[str, Node]) -> TopicImage:
     config_node = tree.get(f"{TOPIC_CONFIGS}/{name}")
     configs = decode(f"{TOPIC_CONFIGS}/{name}", config_node.data)["config"] if config_node else {}
     try:
-        assigned = value["partitions"]
-        partitions = [_read_partition(path, index, assigned[str(index)], tree) for index in range(len(assigned))]
+        partitions = [_read_partition(path, str(index), value, tree) for index in range(len(value["partitions"]))]
         return TopicImage(name, id_bytes(value["topic_id"]), partitions, configs)
     except (KeyError, ValueError, TypeError):
         raise UnreadableNode(path, node.data) from None
 
 
-def _read_partition(above: str, index: int, replicas: list[int], tree: Mapping[str, Node]) -> PartitionImage:
+def _read_partition(above: str, index: str, topic: Mapping[str, Any], tree: Mapping[str, Node]) -> PartitionImage:
     path = f"{above}/partitions/{index}/state"
     node = tree[path]
     state = decode(path, node.data)
-    return PartitionImage(state["leader"], state["leader_epoch"], replicas, state["isr"], node.version)
+    return PartitionImage(
+        state["leader"],
+        state["leader_epoch"],
+        topic["partitions"][index],
+        state["isr"],
+        node.version,
+        tuple(topic.get("adding_replicas", {}).get(index, ())),
+        tuple(topic.get("removing_replicas", {}).get(index, ())),
+    )

@@ -20,13 +20,15 @@ class Replicas:
     def add(
         self, topic: str, topic_id: bytes, logs: list[Log], epochs: list[int], *, is_internal: bool
     ) -> list[Partition]:
-        partitions = [
-            Partition(topic, topic_id, index, log, epoch, is_internal=is_internal)
-            for index, (log, epoch) in enumerate(zip(logs, epochs, strict=True))
-        ]
+        """Take in a topic, or more partitions of one. Returns the new ones."""
+        partitions = self.by_id.setdefault(topic_id, [])
         self.by_name[topic.encode()] = partitions
-        self.by_id[topic_id] = partitions
-        return partitions
+        first = len(partitions)
+        partitions += [
+            Partition(topic, topic_id, index, log, epoch, is_internal=is_internal)
+            for index, (log, epoch) in enumerate(zip(logs, epochs, strict=True), first)
+        ]
+        return partitions[first:]
 
     def remove(self, topic: str) -> list[Partition]:
         """Forget a topic; those who wait for its records learn it at once."""

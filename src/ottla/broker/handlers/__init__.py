@@ -3,6 +3,7 @@
 from ottla.broker.handlers import (  # noqa: F401
     alter_configs,
     api_versions,
+    create_partitions,
     create_topics,
     delete_records,
     delete_topics,
