@@ -18,7 +18,7 @@ setup: $(VENV)/.runs
 	@:
 
 $(VENV)/.runs: $(PACKAGES) scripts/venv.sh
-	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) '.[examples]'
+	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) '.[tools,examples]'
 	@touch $@
 
 $(VENV)/.develops: $(PACKAGES) scripts/venv.sh

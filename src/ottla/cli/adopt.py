@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.main import Failure
+from ottla.cli.common.invocation import Failure
 from ottla.controller import adoption
 from ottla.controller.kraft import METADATA_VERSION
 from ottla.coordination.local import FILE_NAME

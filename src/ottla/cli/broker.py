@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 
 from ottla.cli import logs
-from ottla.cli.main import Failure, Misconfigured
+from ottla.cli.common.invocation import Failure, Misconfigured
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.properties import PropertiesError, read_properties

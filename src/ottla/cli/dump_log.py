@@ -5,14 +5,14 @@ Reads the files only, so it may run beside the broker. Status 1 when a file is d
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from ottla.cli.main import Failure
+from ottla.cli.common.invocation import Failure
+from ottla.cli.common.options import Tool
 from ottla.storage import dump
 
 STRING = "org.apache.kafka.tools.api.StringDecoder"
@@ -43,7 +43,7 @@ def _decoder(name: str | None) -> Callable[[bytes], str]:
     return found
 
 
-@click.command("dump-log", short_help="Show what lies in the files of a log.")
+@click.command("dump-log", cls=Tool, short_help="Show what lies in the files of a log.")
 @click.option("--files", required=True, metavar="FILE[,FILE]...", help="Files of logs, with commas between them.")
 @click.option("--print-data-log", is_flag=True, help="Show keys and values too; means --deep-iteration.")
 @click.option("--deep-iteration", is_flag=True, help="Show the records in the batches.")
@@ -90,12 +90,7 @@ def command(
         key=_decoder(key_decoder_class),
         value=_decoder(value_decoder_class),
     )
-    try:
-        damaged = _show([Path(name) for name in files.split(",")], options)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return
+    damaged = _show([Path(name) for name in files.split(",")], options)
     if damaged:
         more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
         raise Failure(damaged[0] + more)

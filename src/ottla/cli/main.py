@@ -2,41 +2,30 @@
 
 Status 0: done, or stopped as asked. 1: it could not be done. 2: asked for in the wrong way (usage, configuration).
 Each command is a module of this package with a click command named `command`; `--help` imports none of them.
+A command also answers to the name of Kafka's script (`kafka-topics`): see `common/kafka_names.py`.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 import click
 
+from ottla.cli.common.invocation import INTERRUPTED, MISUSED, Invocation
+from ottla.cli.common.kafka_names import SCRIPTS
 from ottla.config.errors import nearest
-
-FAILED = 1
-MISUSED = 2
-INTERRUPTED = 130
 
 COMMANDS = {
     "adopt": "Take over the data of a stopped Apache Kafka.",
     "broker": "Run a broker.",
+    "broker-api-versions": "Show which requests the brokers serve.",
     "dump-log": "Show what lies in the files of a log.",
     "up": "Run the platform on this machine, with its embedded defaults.",
     "version": "Print the version.",
 }
-
-
-class Failure(click.ClickException):
-    """A command that could not do what was asked; the message is the one line that the user sees."""
-
-    exit_code = FAILED
-
-
-class Misconfigured(click.ClickException):
-    """A configuration that cannot be used; the message names the place and what is legal."""
-
-    exit_code = MISUSED
 
 
 class Commands(click.Group):
@@ -71,27 +60,43 @@ def ottla() -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Runs a command line; returns the exit status, errors already told."""
+    """Runs a command line of `ottla`; returns the exit status, errors already told."""
+    return _run(ottla, arguments, "ottla", Invocation())
+
+
+def run_by_kafka_name(script: str, arguments: list[str] | None = None) -> int:
+    """The same by the name of a script of Kafka's, with or without `.sh`."""
+    command = ottla.get_command(click.Context(ottla), SCRIPTS[script.removesuffix(".sh")])
+    assert command is not None
+    return _run(command, arguments, script, Invocation(by_kafka_name=True))
+
+
+def _run(command: click.Command, arguments: list[str] | None, name: str, invocation: Invocation) -> int:
     try:
-        status = ottla.main(arguments, prog_name="ottla", standalone_mode=False)
+        status = command.main(arguments, prog_name=name, standalone_mode=False, obj=invocation)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return MISUSED
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx else "ottla"
-        return _tell(f"{' '.join(error.format_message().split())} ({path} --help says more)", MISUSED)
+        path = error.ctx.command_path if error.ctx else name
+        return _tell(name, f"{' '.join(error.format_message().split())} ({path} --help says more)", MISUSED)
     except click.ClickException as error:
-        return _tell(error.format_message(), error.exit_code)
+        return _tell(name, error.format_message(), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     return status if isinstance(status, int) else 0
 
 
-def _tell(message: str, status: int) -> int:
-    click.echo(f"ottla: {message}", err=True)
+def _tell(name: str, message: str, status: int) -> int:
+    click.echo(f"{name}: {message}", err=True)
     return status
 
 
 def main() -> NoReturn:
     """The entry point of the `ottla` script."""
     sys.exit(run())
+
+
+def kafka_main() -> NoReturn:
+    """The entry point of the scripts with Kafka's names."""
+    sys.exit(run_by_kafka_name(Path(sys.argv[0]).name))
