@@ -9,14 +9,13 @@ delay before files of deleted topics go away, which keeps the disk's use small b
 from __future__ import annotations
 
 import base64
-import re
-import shutil
 import subprocess
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.jars import Jars
 from bench.process import DELETE_DELAY_MS, BenchError, free_port
 
 # As in the release's kafka-server-start and kafka-run-class.
@@ -46,41 +45,13 @@ class Kafka:
     label = "Apache Kafka"
 
     def __init__(self, root: Path) -> None:
-        self._pom = root / "bench" / "pom.xml"
-        self._jars = root / "build" / "kafka"
+        self._jars = Jars(self.label, root / "bench" / "pom.xml", root / "build" / "kafka", "python -m bench.kafka")
+        self.missing, self.install, self.java = self._jars.missing, self._jars.install, self._jars.java
 
     def version(self) -> str:
         java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.split('"')[1]
-        (kafka,) = (path.stem.partition("-")[2] for path in self._jars.glob("kafka_2.13-*.jar"))
+        (kafka,) = (path.stem.partition("-")[2] for path in self._jars.directory.glob("kafka_2.13-*.jar"))
         return f"{kafka} on Java {java}"
-
-    def missing(self) -> str | None:
-        """What has to be there before Kafka can run, if it is not."""
-        for tool, package in (("java", "default-jre-headless"), ("mvn", "maven")):
-            if not shutil.which(tool) and not (tool == "mvn" and self._has_jars()):
-                return f"Apache Kafka needs {tool}: apt-get install {package}"
-        return None if self._has_jars() else "Apache Kafka's jars are not in build/kafka: python -m bench.kafka"
-
-    def _has_jars(self) -> bool:
-        """Whether the jars that the pom names are there, in its versions."""
-        named = re.findall(r"<artifactId>([^<]+)</artifactId>\s*<version>([^<]+)", self._pom.read_text())
-        return all((self._jars / f"{name}-{version}.jar").exists() for name, version in named[1:])  # 0: the pom itself
-
-    def install(self) -> None:
-        missing = self.missing()
-        if missing is None:
-            return
-        if not (shutil.which("java") and shutil.which("mvn")):
-            raise BenchError(missing)
-        shutil.rmtree(self._jars, ignore_errors=True)
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={self._jars}", "-DincludeScope=runtime"]
-        done = subprocess.run(["mvn", "-q", "-B", "-f", str(self._pom), *goal], capture_output=True, text=True)
-        if done.returncode:
-            raise BenchError(f"Maven could not fetch Apache Kafka:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-
-    def java(self, *words: str, options: Sequence[str] = ()) -> list[str]:
-        """The command that runs a class of Kafka's: JVM options, then the class and its arguments."""
-        return ["java", *options, "-cp", f"{self._jars}/*", *words]
 
     def prepare(
         self,
