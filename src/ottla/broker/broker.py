@@ -166,6 +166,13 @@ class Broker:
     def partition(self, topic: str, index: int) -> Partition | None:
         return self.replicas.find(topic, index)
 
+    def has_usable_replica(self, topic: str, index: int, node: int) -> bool:
+        """Whether a node that lives has a replica that can be used; of other nodes only that they live is known."""
+        if node != self.config.node_id:
+            return node in self.image.brokers
+        found = self.partition(topic, index)
+        return found is not None and found.offline is None
+
     def topic_config(self, name: str) -> TopicConfig:
         """What holds for a topic; KeyError when it is not there."""
         return TopicConfig.resolve(self.image.topics[name].configs, self.config)
@@ -200,6 +207,10 @@ class Broker:
             for partition in self.replicas.by_id.get(topic.id, ()):
                 partition.configure(config)
                 self.flushing.reconsider(partition)
+        for topic, index in change.led:
+            led = self.partition(topic.name, index)
+            if led is not None:
+                led.leader_epoch = topic.partitions[index].leader_epoch
         for topic in change.deleted:
             for partition in self.replicas.remove(topic.name):
                 self.flushing.remove(partition)

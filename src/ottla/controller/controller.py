@@ -10,6 +10,7 @@ One node is broker and controller in one; it takes the role at start by writing 
 - A deleted topic: a mark under /admin/delete_topics, gone from the image, `on_change` removes its logs, then mark and
   nodes go in one transaction. A mark found at start is a deletion that a crash cut short: it is finished there, before
   the broker serves. `on_change` must therefore bear being asked to delete logs that are partly gone or not open.
+- Leaders, replicas, levels of features: stored, then in the image; `on_change` tells partitions of new leader epochs.
 - Other settings of a topic: stored, then in the image, then `on_change` gives them to the logs.
 - At start the image is loaded and nothing is reported as created: the broker opens its logs from the image.
 """
@@ -27,10 +28,13 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.topic import topic_warnings
 from ottla.controller import znodes
 from ottla.controller.configs import ConfigChange, ConfigResult, plan_alteration
+from ottla.controller.elections import ElectionKind, ElectionResult, Usable, plan_election
+from ottla.controller.features import SUPPORTED, FeaturesResult, FeatureUpdate, plan_update
 from ottla.controller.growth import NewPartitions, plan_growth
-from ottla.controller.image import BrokerInfo, ClusterImage, TopicImage
+from ottla.controller.image import BrokerInfo, ClusterImage, PartitionImage, TopicImage
 from ottla.controller.names import id_text, is_internal, new_id
 from ottla.controller.producer_ids import BLOCK_SIZE, ProducerIds
+from ottla.controller.reassignment import Reassignment, ReassignmentResult, plan_reassignment
 from ottla.controller.topics import DeletionResult, NewTopic, TopicResult, plan_creation, plan_deletion
 from ottla.coordination.store import BadVersion, Create, Node, NodeExists, NoNode, Operation, Set, Store, StoreError
 from ottla.protocol.errors import ErrorCode
@@ -54,6 +58,7 @@ class Change(NamedTuple):
     deleted: Sequence[TopicImage] = ()
     altered: Sequence[TopicImage] = ()  # have other settings now
     grown: Sequence[tuple[TopicImage, int]] = ()  # have more partitions now, and how many they had
+    led: Sequence[tuple[TopicImage, int]] = ()  # topics, and their partitions that have another leader epoch now
 
 
 class Controller:
@@ -92,6 +97,8 @@ class Controller:
                 broker = znodes.decode_broker(path, node.data)
                 image.brokers[broker.id] = broker
         image.brokers[self._broker.id] = self._broker
+        if (feature := tree.get(znodes.FEATURE)) is not None:
+            image.features, image.features_epoch = znodes.decode_features(feature.data), feature.version + 1
         unfinished = []
         for topic in znodes.read_topics(tree):
             if f"{znodes.DELETE_TOPICS}/{topic.name}" in tree:
@@ -325,6 +332,83 @@ class Controller:
                     log.warning("topic %s: %s", topic.name, warning)
             await self._on_change(Change(altered=altered))
             return results
+
+    # -- leaders and replicas
+
+    async def elect_leaders(
+        self, asked: Sequence[tuple[str, int]], kind: ElectionKind, usable: Usable
+    ) -> list[ElectionResult]:
+        """One result per partition."""
+        async with self._lock:
+            results = [plan_election(topic, index, kind, self.image, usable) for topic, index in asked]
+            changed = {(one.topic, one.partition): one.image for one in results if one.image is not None}
+            try:
+                await self._set_partitions(changed)
+            except StoreError as error:
+                log.error("leaders not elected: %s", error)
+                storage = ErrorCode.KAFKA_STORAGE_ERROR
+                return [
+                    one if one.image is None else one._replace(error_code=storage, message=str(error))
+                    for one in results
+                ]
+            return results
+
+    async def reassign(self, asked: Sequence[Reassignment], *, keep_factor: bool = False) -> list[ReassignmentResult]:
+        """One result per partition; the good ones are under way when this returns, even if others are refused."""
+        async with self._lock:
+            results = plan_reassignment(asked, self.image, keep_factor=keep_factor)
+            changed = {(one.topic, one.partition): one.image for one in results if one.image is not None}
+            try:
+                await self._set_partitions(changed)
+            except StoreError as error:
+                log.error("partitions not reassigned: %s", error)
+                storage = ErrorCode.KAFKA_STORAGE_ERROR
+                return [
+                    one if one.image is None else one._replace(error_code=storage, message=str(error))
+                    for one in results
+                ]
+            return results
+
+    async def _set_partitions(self, changed: Mapping[tuple[str, int], PartitionImage]) -> None:
+        """Store the new states of partitions, then show them."""
+        topics: dict[str, TopicImage] = {}
+        for (name, index), partition in changed.items():
+            topic = topics.setdefault(name, self.image.topics[name])
+            partitions = list(topic.partitions)
+            partitions[index] = partition._replace(epoch=partition.epoch + 1)
+            topics[name] = topic._replace(partitions=partitions)
+        if not topics:
+            return
+        operations = [znodes.set_assignment(topic) for topic in topics.values()]
+        operations += [znodes.set_state(topics[name], index, self.epoch) for name, index in changed]
+        await self._store.multi(operations)
+        for topic in topics.values():
+            self.image.add(topic)
+        for (name, index), partition in changed.items():
+            log.info("%s-%d: leader %d, replicas %s", name, index, partition.leader, partition.replicas)
+        await self._on_change(Change(led=[(topics[name], index) for name, index in changed]))
+
+    # -- features
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> FeaturesResult:
+        """All of the updates hold when this returns, or none."""
+        async with self._lock:
+            result = plan_update(updates, self.image.features, SUPPORTED)
+            if result.levels is None or validate_only or result.levels == self.image.features:
+                return result
+            data = znodes.encode_features(result.levels)
+            try:
+                if self.image.features_epoch:
+                    await self._store.set(znodes.FEATURE, data)
+                else:
+                    await self._store.create(znodes.FEATURE, data)
+            except StoreError as error:
+                log.error("features not changed: %s", error)
+                return FeaturesResult(ErrorCode.FEATURE_UPDATE_FAILED, str(error))
+            self.image.features = result.levels
+            self.image.features_epoch += 1
+            log.info("features: %s", result.levels)
+            return result
 
     # -- producer ids
 

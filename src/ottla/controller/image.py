@@ -54,7 +54,18 @@ class TopicImage(NamedTuple):
 
 
 class ClusterImage:
-    __slots__ = ("_collisions", "brokers", "cluster_id", "controller_id", "topics", "topics_by_id")
+    """`features` are the levels that were asked for, with the epoch of that (features.py)."""
+
+    __slots__ = (
+        "_collisions",
+        "brokers",
+        "cluster_id",
+        "controller_id",
+        "features",
+        "features_epoch",
+        "topics",
+        "topics_by_id",
+    )
 
     def __init__(self, cluster_id: str = "", controller_id: int = -1) -> None:
         self.cluster_id = cluster_id
@@ -62,6 +73,8 @@ class ClusterImage:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
+        self.features: dict[str, int] = {}
+        self.features_epoch = 0
         self._collisions: dict[str, str] = {}
 
     def add(self, topic: TopicImage) -> None:

@@ -11,6 +11,7 @@
                                                    "isr":[…]}
     /config/topics/NAME                           {"version":1,"config":{KEY:VALUE,…}}
     /admin/delete_topics/NAME                     the topic is being deleted
+    /feature                                      {"version":2,"status":1,"features":{NAME:LEVEL,…}}
     /latest_producer_id_block                     {"version":1,"broker":ID,"block_start":"N","block_end":"N"}
 
 A topic is made by one `multi` that creates all of its nodes, so it is there wholly or not at all.
@@ -33,6 +34,7 @@ BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 DELETE_TOPICS = "/admin/delete_topics"
+FEATURE = "/feature"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
 SKELETON = ("/cluster", "/brokers", BROKER_IDS, TOPICS, "/config", TOPIC_CONFIGS, "/admin", DELETE_TOPICS)
@@ -164,6 +166,24 @@ def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
             "isr": partition.isr,
         }
     )
+
+
+def set_state(topic: TopicImage, index: int, controller_epoch: int) -> Operation:
+    """What stores who leads a partition."""
+    path = f"{TOPICS}/{topic.name}/partitions/{index}/state"
+    return Set(path, encode_state(topic.partitions[index], controller_epoch))
+
+
+def encode_features(levels: Mapping[str, int]) -> bytes:
+    return encode({"version": 2, "status": 1, "features": dict(levels)})
+
+
+def decode_features(data: bytes) -> dict[str, int]:
+    value = decode(FEATURE, data)
+    try:
+        return {str(name): int(level) for name, level in value["features"].items()}
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise UnreadableNode(FEATURE, data) from None
 
 
 def delete_topic(name: str, tree: Mapping[str, Node]) -> list[Operation]:

@@ -82,6 +82,9 @@ class Logs:
         found = self._logs.get(key)
         return found[0] if found else None
 
+    def in_directory(self, directory: DataDirectory) -> list[tuple[TopicPartition, Log]]:
+        return [(key, log) for key, (home, log) in list(self._logs.items()) if home is directory]
+
     @property
     def usable(self) -> list[DataDirectory]:
         return [directory for directory in self.directories if directory.failure is None]

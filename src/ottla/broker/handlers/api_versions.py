@@ -6,7 +6,9 @@ Which requests this broker serves, in which versions: the client's first questio
   must be able to read it before it knows what the broker speaks (KIP-511).
 - A version newer than 4 is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions alone (KIP-511).
 - v3+: a client name or version that is empty or oddly spelled gets INVALID_REQUEST.
-- v4: feature levels may start at 0.
+- v3+: the features with levels that are supported, and those that hold (KIP-584; controller/features.py). All of ours
+  can be off, which is level 0; clients before v4 cannot read a range that starts there, so they are told only what
+  holds (KAFKA-17492).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import API_VERSIONS, ROUTES, Request, handles
+from ottla.controller.features import SUPPORTED, finalized, offered
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
 
@@ -36,7 +39,17 @@ def api_versions(broker: Broker, request: Request, body: messages.ApiVersionsReq
                 api_key=route.api_key, min_version=route.lowest, max_version=route.highest
             )
             for route in sorted(ROUTES.values(), key=lambda route: route.api_key)
-        ]
+        ],
+        supported_features=[
+            messages.ApiVersionsResponse.SupportedFeature(name=name, min_version=0, max_version=feature.highest)
+            for name, feature in offered(SUPPORTED).items()
+            if request.version >= 4
+        ],
+        finalized_features_epoch=broker.image.features_epoch,
+        finalized_features=[
+            messages.ApiVersionsResponse.FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
+            for name, level in finalized(broker.image.features, SUPPORTED).items()
+        ],
     )
 
 

@@ -11,9 +11,9 @@ when the new logs are open. What is checked, and with which errors: controller/g
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from ottla.broker.deadlines import within
 from ottla.broker.dispatch import Request, handles
 from ottla.controller.growth import NewPartitions
 from ottla.controller.topics import TopicResult
@@ -29,11 +29,9 @@ async def create_partitions(
     broker: Broker, request: Request, body: messages.CreatePartitionsRequest
 ) -> messages.CreatePartitionsResponse:
     asked = [_asked(topic) for topic in body.topics]
-    work = asyncio.ensure_future(broker.controller.create_partitions(asked, validate_only=body.validate_only))
-    done, _ = await asyncio.wait((work,), timeout=max(body.timeout_ms, 0) / 1000)
-    if done:
-        results = work.result()
-    else:
+    work = broker.controller.create_partitions(asked, validate_only=body.validate_only)
+    results = await within(body.timeout_ms, work)
+    if results is None:
         late = ErrorCode.REQUEST_TIMED_OUT
         results = [TopicResult(name, late, late.message) for name in dict.fromkeys(new.name for new in asked)]
     return messages.CreatePartitionsResponse(

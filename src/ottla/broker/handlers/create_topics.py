@@ -11,9 +11,9 @@ open. What is checked, and with which errors: controller/topics.py.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from ottla.broker.deadlines import within
 from ottla.broker.dispatch import Request, handles
 from ottla.config.describe import describe_topic
 from ottla.controller.names import ZERO_ID
@@ -30,11 +30,9 @@ async def create_topics(
     broker: Broker, request: Request, body: messages.CreateTopicsRequest
 ) -> messages.CreateTopicsResponse:
     asked = [_asked(topic) for topic in body.topics]
-    work = asyncio.ensure_future(broker.controller.create_topics(asked, validate_only=body.validate_only))
-    done, _ = await asyncio.wait((work,), timeout=max(body.timeout_ms, 0) / 1000)
-    if done:
-        results = work.result()
-    else:
+    work = broker.controller.create_topics(asked, validate_only=body.validate_only)
+    results = await within(body.timeout_ms, work)
+    if results is None:
         late = ErrorCode.REQUEST_TIMED_OUT
         results = [TopicResult(name, late, late.message) for name in dict.fromkeys(new.name for new in asked)]
     return messages.CreateTopicsResponse(topics=[_topic(broker, result, request, body) for result in results])

@@ -12,9 +12,9 @@ gone.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from ottla.broker.deadlines import within
 from ottla.broker.dispatch import Request, handles
 from ottla.controller.names import ZERO_ID
 from ottla.controller.topics import DeletionResult
@@ -39,9 +39,9 @@ async def delete_topics(
         else:
             fault = "a topic is named by its name or by its id: one of the two"
             refused.append(DeletionResult(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, fault))
-    work = asyncio.ensure_future(broker.controller.delete_topics(asked))
-    done, _ = await asyncio.wait((work,), timeout=max(body.timeout_ms, 0) / 1000)
-    results = work.result() if done else [_late(key) for key in dict.fromkeys(asked)]
+    results = await within(body.timeout_ms, broker.controller.delete_topics(asked))
+    if results is None:
+        results = [_late(key) for key in dict.fromkeys(asked)]
     return messages.DeleteTopicsResponse(responses=[_topic(result, request.version) for result in refused + results])
 
 
