@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ottla.config.broker import BrokerConfig
-from ottla.controller.configs import ConfigChange, ConfigEntry, Operation, plan_alteration
+from ottla.controller.configs import TOPIC, ConfigChange, ConfigEntry, Operation, plan_alteration
 from ottla.controller.image import ClusterImage, PartitionImage, TopicImage
 from ottla.protocol.errors import ErrorCode
 
@@ -26,11 +26,13 @@ def change(
     now: dict[str, str], *entries: tuple[int, str, str | None], replace: bool = False
 ) -> dict[str, str] | tuple[ErrorCode, str]:
     """The overrides afterwards, or why they stay."""
-    asked = ConfigChange("t", [ConfigEntry(name, value, operation) for operation, name, value in entries], replace)
+    asked = ConfigChange(
+        TOPIC, "t", [ConfigEntry(name, value, operation) for operation, name, value in entries], replace
+    )
     (result,) = plan_alteration([asked], image(t=now), BROKER)
-    if result.image is not None:
+    if result.overrides is not None:
         assert result.error_code == ErrorCode.NONE
-        return result.image.configs
+        return result.overrides
     return result.error_code, str(result.message)
 
 
@@ -100,14 +102,14 @@ def test_what_makes_no_sense_is_refused_with_the_reason(entries, code, words):
 def test_each_topic_is_judged_by_itself():
     entry = [ConfigEntry("retention.ms", "5")]
     asked = [
-        ConfigChange("good", entry),
-        ConfigChange("unknown", entry),
-        ConfigChange("not a name", entry),
-        ConfigChange("twice", entry),
-        ConfigChange("twice", entry),
+        ConfigChange(TOPIC, "good", entry),
+        ConfigChange(TOPIC, "unknown", entry),
+        ConfigChange(TOPIC, "not a name", entry),
+        ConfigChange(TOPIC, "twice", entry),
+        ConfigChange(TOPIC, "twice", entry),
     ]
     results = plan_alteration(asked, image(good={}, twice={}), BROKER)
-    assert [(result.topic, result.error_code) for result in results] == [
+    assert [(result.name, result.error_code) for result in results] == [
         ("good", ErrorCode.NONE),
         ("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("not a name", ErrorCode.INVALID_TOPIC_EXCEPTION),

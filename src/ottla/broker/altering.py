@@ -1,23 +1,19 @@
-"""Changes of settings that a request asks for, whichever of the two requests it is: one result per resource."""
+"""Changes of settings that a request asks for, whichever of the two requests it is: one result per resource.
+
+Loggers are this process's own; everything else is decided and stored by the controller (controller/configs.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.handlers.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from ottla.controller.configs import ConfigChange, ConfigEntry
+from ottla.broker import loggers
+from ottla.controller.configs import BROKER_LOGGER, ConfigChange, Refused, check_own_id
 from ottla.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-
-UNCHANGEABLE = {
-    BROKER: "settings of a broker cannot be changed while it runs yet; set them in its file or with --override",
-    BROKER_LOGGER: "levels of loggers cannot be changed while the broker runs yet",
-    CLIENT_METRICS: "clients' own metrics are not collected",
-    GROUP: "groups have no settings yet",
-}
 
 
 class Altered(NamedTuple):
@@ -27,18 +23,31 @@ class Altered(NamedTuple):
     message: str | None
 
 
-async def alter(
-    broker: Broker, asked: Sequence[tuple[int, str, Sequence[ConfigEntry]]], *, replace: bool, validate_only: bool
-) -> list[Altered]:
-    """`asked`: type and name of a resource, and what to change."""
-    changes = [ConfigChange(name, entries, replace) for type, name, entries in asked if type == TOPIC]
-    done = iter(await broker.controller.alter_topic_configs(changes, validate_only=validate_only) if changes else ())
+async def alter(broker: Broker, asked: Sequence[ConfigChange], *, validate_only: bool) -> list[Altered]:
+    kept = [change for change in asked if not _is_loggers(change)]
+    done = iter(await broker.controller.alter_configs(kept, validate_only=validate_only) if kept else ())
     results = []
-    for type, name, _ in asked:
-        if type == TOPIC:
-            result = next(done)
-            results.append(Altered(type, name, result.error_code, result.message))
+    for change in asked:
+        if _is_loggers(change):
+            repeated = sum((one.type, one.name) == (change.type, change.name) for one in asked) > 1
+            results.append(_alter_loggers(broker, change, repeated, validate_only))
         else:
-            why = UNCHANGEABLE.get(type, f"there are no resources of type {type}")
-            results.append(Altered(type, name, ErrorCode.INVALID_REQUEST, why))
+            result = next(done)
+            results.append(Altered(change.type, change.name, result.error_code, result.message))
     return results
+
+
+def _is_loggers(change: ConfigChange) -> bool:
+    """AlterConfigs, which replaces everything, is not for loggers: to the controller they are an unknown kind."""
+    return change.type == BROKER_LOGGER and not change.replace
+
+
+def _alter_loggers(broker: Broker, change: ConfigChange, repeated: bool, validate_only: bool) -> Altered:
+    try:
+        if repeated:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{change.name!r} is named more than once")
+        check_own_id(change.name, broker.config)
+        loggers.alter(change.entries, validate_only=validate_only)
+    except Refused as refused:
+        return Altered(change.type, change.name, refused.error_code, str(refused))
+    return Altered(change.type, change.name, ErrorCode.NONE, None)

@@ -28,9 +28,12 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.flushing import Flushing
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.reconfiguring import configure_topic, load_overrides, reconfigure
 from ottla.broker.retention import check_retention
 from ottla.config.broker import BrokerConfig
+from ottla.config.group import GroupConfig
 from ottla.config.topic import TopicConfig
+from ottla.controller.configs import BROKER, CLIENT_METRICS
 from ottla.controller.controller import Change, Controller
 from ottla.controller.image import BrokerInfo, ClusterImage, TopicImage
 from ottla.coordination.local import FILE_NAME, LocalStore
@@ -50,7 +53,7 @@ T = TypeVar("T")
 
 class Broker:
     def __init__(self, config: BrokerConfig) -> None:
-        # as configured
+        # as configured; the object stays the same, its values may change while the broker runs
         self.config = config
         self.logs = Logs(
             [Path(path) for path in config.log_dirs], recovery_threads=config.num_recovery_threads_per_data_dir
@@ -58,21 +61,23 @@ class Broker:
         self.replicas = Replicas()
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.census = Census()
+        self.limits = self._limits()
         self.listeners = self._listeners()
         # from start to stop
         self.loop: asyncio.AbstractEventLoop
         self.controller: Controller
         self._store: LocalStore | None = None
-        self._threads = ThreadPoolExecutor(4, "blocking")
+        self._threads = ThreadPoolExecutor(config.background_threads, "blocking")
         self.housekeeping = Housekeeping(self.run_blocking)
         self.cleaner = LogCleaner(self)
         self.disks = Disks(self)
         self.logs.on_failure = self.disks.directory_failed
         self.flushing = Flushing(config.log_flush_scheduler_interval_ms)
+        self.on_client_metrics: list[Callable[[str], None]] = []  # told the name of a subscription that has changed
 
-    def _listeners(self) -> list[Listener]:
+    def _limits(self) -> Limits:
         config = self.config
-        limits = Limits(
+        return Limits(
             request_max_bytes=config.socket_request_max_bytes,
             connections=config.max_connections,
             connections_per_ip=config.max_connections_per_ip,
@@ -82,6 +87,9 @@ class Broker:
             receive_buffer=config.socket_receive_buffer_bytes,
             backlog=config.socket_listen_backlog_size,
         )
+
+    def _listeners(self) -> list[Listener]:
+        config, limits = self.config, self.limits
         budget, dispatcher = Budget(config.queued_max_request_bytes), Dispatcher(self)
         return [
             Listener(one.name, one.host, one.port, limits=limits, budget=budget, census=self.census, handle=dispatcher)
@@ -100,6 +108,7 @@ class Broker:
             self._store = await LocalStore.open(self.logs.directories[0].path / FILE_NAME)
             self.controller = Controller(self._store, self._info(), config, self._on_change, cluster_id=cluster_id)
             await self.controller.start()
+            load_overrides(self)
             self.logs.mark(self.image.cluster_id, config.node_id)
             await self._open_logs()
             await self.flushing.idle()  # of what a crash left, nobody sees more than a power cut would have spared
@@ -177,11 +186,20 @@ class Broker:
         """What holds for a topic; KeyError when it is not there."""
         return TopicConfig.resolve(self.image.topics[name].configs, self.config)
 
+    def group_config(self, name: str) -> GroupConfig:
+        """What holds for a group, whether it exists or not."""
+        return GroupConfig.resolve(self.image.group_configs.get(name, {}), self.config)
+
     def now_ms(self) -> int:
         return int(time() * 1000)
 
     async def run_blocking(self, function: Callable[..., T], *arguments: object) -> T:
         return await self.loop.run_in_executor(self._threads, function, *arguments)
+
+    def use_threads(self, count: int) -> None:
+        """Let `run_blocking` use so many threads from now on; the former ones finish what they have."""
+        former, self._threads = self._threads, ThreadPoolExecutor(count, "blocking")
+        former.shutdown(wait=False)
 
     # -- logs ----------------------------------------------------------------------------------------------------
 
@@ -203,14 +221,17 @@ class Broker:
             config = TopicConfig.resolve(topic.configs, self.config)
             self._serve(topic, await self.run_blocking(self._create_logs, topic, config, first), first)
         for topic in change.altered:
-            config = TopicConfig.resolve(topic.configs, self.config)
-            for partition in self.replicas.by_id.get(topic.id, ()):
-                partition.configure(config)
-                self.flushing.reconsider(partition)
+            configure_topic(self, topic, TopicConfig.resolve(topic.configs, self.config))
         for topic, index in change.led:
             led = self.partition(topic.name, index)
             if led is not None:
                 led.leader_epoch = topic.partitions[index].leader_epoch
+        if any(type == BROKER for type, _ in change.reconfigured):
+            await reconfigure(self)
+        for type, name in change.reconfigured:
+            if type == CLIENT_METRICS:
+                for tell in self.on_client_metrics:
+                    tell(name)
         for topic in change.deleted:
             for partition in self.replicas.remove(topic.name):
                 self.flushing.remove(partition)

@@ -68,6 +68,10 @@ class LogCleaner:
         if jobs:
             await asyncio.wait(jobs)
 
+    def look_again(self) -> None:
+        """Settings have changed: what is due may be other logs, or more of them at once."""
+        self._wake.set()
+
     async def forget(self, keys: list[TopicPartition]) -> None:
         """These partitions are about to be deleted: leave their files alone from now on."""
         jobs = [self._jobs[key] for key in keys if key in self._jobs]

@@ -2,7 +2,7 @@
 
 Names, ranges and defaults are Kafka 4.3's (A1 CF-01..25, B CFB-01..22), except where a single node must run without a
 file: `node.id` is 0, data go to `./data`, and the coordinators' topics have one replica. Socket buffers are left to the
-system, and requests in flight are bounded (Kafka: not).
+system, requests in flight are bounded (Kafka: not), and fewer threads help the event loop.
 
 `from_properties` refuses what is illegal (ConfigError), and collects in `warnings` what the reader should know: unknown
 keys with the nearest known one, and known keys that change nothing here. Names of old that are still taken: `port` and
@@ -23,7 +23,6 @@ from ottla.config.definitions import (
     LIST,
     LONG,
     MAX_INT,
-    PER_BROKER,
     SHORT,
     STRING,
     Legal,
@@ -33,8 +32,9 @@ from ottla.config.definitions import (
     setting,
 )
 from ottla.config.errors import ConfigError, nearest
+from ottla.config.group import GroupDefaults, check_group_defaults
 from ottla.config.listeners import DEFAULT_MAP, Listener, parse_advertised, parse_listeners, parse_protocol_map
-from ottla.config.log_defaults import UNLIMITED, LogDefaults
+from ottla.config.log_defaults import UNLIMITED
 
 NO_COORDINATORS = "group and transaction coordinators are not there yet"
 SYSTEM_BUFFER = Legal("at least 1, or -1 for the system's own", lambda value: bool(value == -1 or value >= 1))
@@ -46,7 +46,7 @@ CLUSTER_ID = Legal(
 )
 
 
-class BrokerConfig(LogDefaults):
+class BrokerConfig(GroupDefaults):
     """What holds for one broker."""
 
     node_id: int = setting(
@@ -68,7 +68,6 @@ class BrokerConfig(LogDefaults):
         ["PLAINTEXT://:9092"],
         None,
         "Addresses to serve, NAME://HOST:PORT; empty HOST for all interfaces, PORT 0 for any free one.",
-        dynamic=PER_BROKER,
     )
     advertised_listeners: list[str] | None = setting(
         "advertised.listeners",
@@ -83,7 +82,6 @@ class BrokerConfig(LogDefaults):
         DEFAULT_MAP,
         None,
         "Protocol of each listener name, NAME:PROTOCOL, …; only PLAINTEXT is served so far.",
-        dynamic=PER_BROKER,
     )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", LONG, 600_000, at_least(1), "Silence after which a connection is closed."
@@ -127,6 +125,14 @@ class BrokerConfig(LogDefaults):
         "Bytes of large requests on their way in, over all connections, before the next one waits; -1 for no limit.",
     )
 
+    background_threads: int = setting(
+        "background.threads",
+        INT,
+        4,
+        at_least(1),
+        "Threads for what waits for the disk or opens many records, beside the event loop (Kafka: 10).",
+        dynamic=CLUSTER_WIDE,
+    )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes", INT, 57_671_680, at_least(1024), "Most bytes in one reply to a fetch, whatever it asks for."
     )
@@ -325,8 +331,11 @@ class BrokerConfig(LogDefaults):
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
-        self.given: dict[str, str] = {}  # texts that were set, under their keys of today
+        self.given: dict[str, str] = {}  # texts that it was started with, under their keys of today
+        self.overrides_for_all: dict[str, str] = {}  # set at run time, for all brokers of the cluster
+        self.overrides: dict[str, str] = {}  # set at run time, for this broker
         self.warnings: list[str] = []
+        self._started_with: dict[str, Any] = {}  # by attribute, what an override stands before
         self._derive()
 
     def _derive(self) -> None:
@@ -337,6 +346,34 @@ class BrokerConfig(LogDefaults):
             self.advertised_listeners or [], self.endpoints, protocols
         )
         self.connection_limits: dict[str, int] = _parse_limits(self.max_connections_per_ip_overrides)
+        least, most = self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms
+        if least > most:
+            raise ConfigError(
+                "log.cleaner.min.compaction.lag.ms",
+                str(least),
+                f"must not exceed log.cleaner.max.compaction.lag.ms={most}",
+            )
+        check_group_defaults(self)
+
+    def with_overrides(self, values: Mapping[str, Any], for_all: dict[str, str], own: dict[str, str]) -> BrokerConfig:
+        """A copy in which `values` (by attribute) stand before what the broker was started with."""
+        copy = self.replace(**{**self._started_with, **values})
+        copy._started_with = {
+            attribute: self._started_with.get(attribute, self.__dict__[attribute]) for attribute in values
+        }
+        copy.overrides_for_all, copy.overrides = for_all, own
+        copy._derive()
+        return copy
+
+    def become(self, other: BrokerConfig) -> set[str]:
+        """Take over another's values in place, so that all who hold this object go by them. Returns what differs."""
+        changed = {
+            known.key
+            for known in self.settings.values()
+            if self.__dict__[known.attribute] != other.__dict__[known.attribute]
+        }
+        self.__dict__.update(other.__dict__)
+        return changed
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.definitions import Setting
+from ottla.config.client_metrics import ClientMetricsConfig
+from ottla.config.definitions import Configuration, Setting
+from ottla.config.group import GroupConfig
 from ottla.config.log_defaults import LogDefaults
 from ottla.config.topic import DROPPED, TIMESTAMP_DIFFERENCE, TopicConfig
 from ottla.config.without_effect import BY_PREFIX, BY_REASON
@@ -20,8 +22,12 @@ A broker reads Kafka's own property names from a file and from the command line,
     ottla broker server.properties --override num.partitions=3 --override log.dirs=/srv/ottla
 
 A key that ottla does not know is warned about with the nearest one that it knows, a key of Kafka's that changes nothing
-here with the reason, and an illegal value is refused. **Update** is Kafka's word for how a setting may change on a
-running broker; `read-only` needs a restart. So far every broker setting is read at start.
+here with the reason, and an illegal value is refused.
+
+**Update** is Kafka's word for how a setting may change on a running broker (AlterConfigs, IncrementalAlterConfigs):
+`cluster-wide` for one broker or for all, `per-broker` for one, `read-only` not at all: it needs a restart. What is
+changed holds at once and after restarts, and stands before the file: this broker's override, the one for all brokers,
+the file and the command line, the default.
 """
 
 
@@ -32,24 +38,35 @@ def render() -> str:
     parts += [_broker_table(own)]
     parts += ["\n## Broker: defaults of topics\n", _broker_table(list(LogDefaults.settings.values()))]
     parts += [
-        "\n## Topic\n\nSet at a topic's creation; where nothing is set, the first of the broker's settings that is.\n",
-        "\n| key | type | default | legal | broker's settings behind it | meaning |\n|---|---|---|---|---|---|\n",
+        "\n## Topic\n\nSet at a topic's creation or later, effective at once; where nothing is set, the first of the "
+        "broker's settings that is.\n",
+        _table(TopicConfig),
     ]
-    for known in sorted(TopicConfig.settings.values(), key=lambda one: one.key):
-        behind = ", ".join(f"`{name}`" for name, _ in known.synonyms) or "-"
-        parts.append(
-            f"| {_names(known)} | {known.type.name} | {_default(known)} | {_cell(known.legal_words)} | {behind} "
-            f"| {_meaning(known)} |\n"
-        )
     parts.append("\nTaken from older Kafka:\n\n")
     parts.append(f"- `{TIMESTAMP_DIFFERENCE}` sets `message.timestamp.before.max.ms` and `…after.max.ms`.\n")
     parts += [f"- `{key}` has no effect: {reason}.\n" for key, reason in DROPPED.items()]
+    parts += ["\n## Group\n\nSet at any time, for a group that exists or not.\n", _table(GroupConfig)]
+    parts += [
+        "\n## Client metrics\n\nWhat a subscription to clients' own metrics (KIP-714) consists of.\n",
+        _table(ClientMetricsConfig),
+    ]
     parts.append("\n## Known to Kafka, without effect in ottla\n\n| keys | why |\n|---|---|\n")
     for reason, keys in BY_REASON.items():
         parts.append(f"| {', '.join(f'`{key}`' for key in keys.split())} | {_cell(reason)} |\n")
     for prefix, reason in BY_PREFIX.items():
         parts.append(f"| `{prefix}*` | {_cell(reason)} |\n")
     return "".join(parts)
+
+
+def _table(kind: type[Configuration]) -> str:
+    lines = ["\n| key | type | default | legal | broker's settings behind it | meaning |\n|---|---|---|---|---|---|\n"]
+    for known in sorted(kind.settings.values(), key=lambda one: one.key):
+        behind = ", ".join(f"`{name}`" for name, _ in known.synonyms) or "-"
+        lines.append(
+            f"| {_names(known)} | {known.type.name} | {_default(known)} | {_cell(known.legal_words)} | {behind} "
+            f"| {_meaning(known)} |\n"
+        )
+    return "".join(lines)
 
 
 def _broker_table(settings: list[Setting]) -> str:

@@ -111,17 +111,21 @@ class LogDefaults(Configuration):
     log_segment_bytes: int = behind("segment.bytes", "log.segment.bytes")
     log_segment_delete_delay_ms: int = behind("file.delete.delay.ms", "log.segment.delete.delay.ms")
     message_max_bytes: int = behind("max.message.bytes", "message.max.bytes", aliases=("max.message.size",))
-    min_insync_replicas: int = behind("min.insync.replicas", "min.insync.replicas")
-    unclean_leader_election_enable: bool = behind("unclean.leader.election.enable", "unclean.leader.election.enable")
+    min_insync_replicas: int = behind(
+        "min.insync.replicas", "min.insync.replicas", aliases=("min.insync.replica", "min.isr")
+    )
+    unclean_leader_election_enable: bool = behind(
+        "unclean.leader.election.enable", "unclean.leader.election.enable", aliases=("unclean.leader.election",)
+    )
 
 
-SYNONYM_GROUPS = {
-    key: group
-    for group in (  # names of one broker setting in several units, smallest first
+SYNONYM_GROUPS = {  # of each name, what supplies the value: itself, and the same in larger units
+    key: group[place:]
+    for group in (
         ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         ("log.roll.ms", "log.roll.hours"),
         ("log.roll.jitter.ms", "log.roll.jitter.hours"),
         ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     )
-    for key in group
+    for place, key in enumerate(group)
 }

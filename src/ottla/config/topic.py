@@ -219,6 +219,7 @@ class TopicConfig(Configuration):
         1,
         at_least(1),
         "In-sync replicas that a write with acks=all needs.",
+        aliases=("min.insync.replica", "min.isr"),
         synonyms=(("min.insync.replicas", 1),),
     )
     preallocate: bool = setting(
@@ -287,6 +288,7 @@ class TopicConfig(Configuration):
         False,
         None,
         "Whether a replica that was not in sync may lead as a last resort, losing records.",
+        aliases=("unclean.leader.election",),
         synonyms=(("unclean.leader.election.enable", 1),),
         no_effect=NOT_REPLICATED,
     )

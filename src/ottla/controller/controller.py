@@ -11,7 +11,8 @@ One node is broker and controller in one; it takes the role at start by writing 
   nodes go in one transaction. A mark found at start is a deletion that a crash cut short: it is finished there, before
   the broker serves. `on_change` must therefore bear being asked to delete logs that are partly gone or not open.
 - Leaders, replicas, levels of features: stored, then in the image; `on_change` tells partitions of new leader epochs.
-- Other settings of a topic: stored, then in the image, then `on_change` gives them to the logs.
+- Other settings, of a topic or of anything else that has some: stored, then in the image, then `on_change` sees to it
+  that they hold.
 - At start the image is loaded and nothing is reported as created: the broker opens its logs from the image.
 """
 
@@ -27,7 +28,7 @@ from typing import NamedTuple
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import topic_warnings
 from ottla.controller import znodes
-from ottla.controller.configs import ConfigChange, ConfigResult, plan_alteration
+from ottla.controller.configs import BROKER, GROUP, TOPIC, ConfigChange, ConfigResult, plan_alteration
 from ottla.controller.elections import ElectionKind, ElectionResult, Usable, plan_election
 from ottla.controller.features import SUPPORTED, FeaturesResult, FeatureUpdate, plan_update
 from ottla.controller.growth import NewPartitions, plan_growth
@@ -52,13 +53,14 @@ class ClusterIdMismatch(Exception):
 
 
 class Change(NamedTuple):
-    """What a broker must do to its logs."""
+    """What a broker must do."""
 
     created: Sequence[TopicImage] = ()
     deleted: Sequence[TopicImage] = ()
     altered: Sequence[TopicImage] = ()  # have other settings now
     grown: Sequence[tuple[TopicImage, int]] = ()  # have more partitions now, and how many they had
     led: Sequence[tuple[TopicImage, int]] = ()  # topics, and their partitions that have another leader epoch now
+    reconfigured: Sequence[tuple[int, str]] = ()  # other resources that have, by type and name
 
 
 class Controller:
@@ -99,6 +101,11 @@ class Controller:
         image.brokers[self._broker.id] = self._broker
         if (feature := tree.get(znodes.FEATURE)) is not None:
             image.features, image.features_epoch = znodes.decode_features(feature.data), feature.version + 1
+        image.broker_configs = znodes.read_configs(znodes.BROKER_CONFIGS, tree)
+        if znodes.FOR_ALL_BROKERS in image.broker_configs:
+            image.broker_configs[""] = image.broker_configs.pop(znodes.FOR_ALL_BROKERS)
+        image.group_configs = znodes.read_configs(znodes.GROUP_CONFIGS, tree)
+        image.client_metrics = znodes.read_configs(znodes.CLIENT_METRICS, tree)
         unfinished = []
         for topic in znodes.read_topics(tree):
             if f"{znodes.DELETE_TOPICS}/{topic.name}" in tree:
@@ -307,31 +314,65 @@ class Controller:
             self._being_deleted.discard(topic.name)
             log.info("topic %s deleted", topic.name)
 
-    async def alter_topic_configs(
-        self, asked: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> list[ConfigResult]:
+    # -- settings
+
+    async def alter_configs(self, asked: Sequence[ConfigChange], *, validate_only: bool = False) -> list[ConfigResult]:
         """One result per change; the good ones hold when this returns, even if others are refused."""
         async with self._lock:
             results = plan_alteration(asked, self.image, self._config)
-            altered = [result.image for result in results if result.image is not None]
-            if validate_only or not altered:
+            good = [result for result in results if result.overrides is not None]
+            if validate_only or not good:
                 return results
             try:
-                await self._store.multi([znodes.set_configs(topic) for topic in altered])
+                await self._store.multi([operation for result in good for operation in self._store_configs(result)])
             except StoreError as error:
                 log.error("settings not changed: %s", error)
                 storage = ErrorCode.KAFKA_STORAGE_ERROR
                 return [
-                    result if result.image is None else ConfigResult(result.topic, storage, str(error))
+                    result if result.overrides is None else ConfigResult(result.type, result.name, storage, str(error))
                     for result in results
                 ]
-            for topic in altered:
-                self.image.add(topic)
-                log.info("topic %s has other settings: %s", topic.name, topic.configs)
-                for warning in topic_warnings(topic.configs):
-                    log.warning("topic %s: %s", topic.name, warning)
-            await self._on_change(Change(altered=altered))
+            for result in good:
+                self._show_configs(result)
+            await self._on_change(
+                Change(
+                    altered=[self.image.topics[result.name] for result in good if result.type == TOPIC],
+                    reconfigured=[(result.type, result.name) for result in good if result.type != TOPIC],
+                )
+            )
             return results
+
+    def _store_configs(self, result: ConfigResult) -> list[Operation]:
+        assert result.overrides is not None
+        if result.type == TOPIC:
+            return [znodes.set_configs(f"{znodes.TOPIC_CONFIGS}/{result.name}", result.overrides)]
+        above, known = self._configs(result.type)
+        name = znodes.FOR_ALL_BROKERS if not result.name else znodes.escaped(result.name)
+        return znodes.put_configs(f"{above}/{name}", result.overrides, existed=result.name in known)
+
+    def _configs(self, type: int) -> tuple[str, dict[str, dict[str, str]]]:
+        """Where overrides of a resource's kind are, in the store and in the image."""
+        image = self.image
+        if type == BROKER:
+            return znodes.BROKER_CONFIGS, image.broker_configs
+        if type == GROUP:
+            return znodes.GROUP_CONFIGS, image.group_configs
+        return znodes.CLIENT_METRICS, image.client_metrics
+
+    def _show_configs(self, result: ConfigResult) -> None:
+        assert result.overrides is not None
+        if result.type == TOPIC:
+            topic = self.image.topics[result.name]._replace(configs=result.overrides)
+            self.image.add(topic)
+            log.info("topic %s has other settings: %s", topic.name, topic.configs)
+            for warning in topic_warnings(topic.configs):
+                log.warning("topic %s: %s", topic.name, warning)
+            return
+        _, known = self._configs(result.type)
+        if result.overrides:
+            known[result.name] = result.overrides
+        else:
+            known.pop(result.name, None)
 
     # -- leaders and replicas
 

@@ -1,4 +1,4 @@
-"""The cluster as its controller has decided it: brokers, topics, partitions.
+"""The cluster as its controller has decided it: brokers, topics, partitions, settings that were set at run time.
 
 Every broker holds one image and reads it on its event loop; the controller changes it in place between requests. So a
 handler that does not await sees one state; one that awaits must look again.
@@ -54,15 +54,20 @@ class TopicImage(NamedTuple):
 
 
 class ClusterImage:
-    """`features` are the levels that were asked for, with the epoch of that (features.py)."""
+    """`broker_configs`, `group_configs` and `client_metrics` hold overrides only, by key, of those that have any; the
+    name "" among brokers stands for all brokers. `features` are the levels that were asked for, with the epoch of that
+    (features.py)."""
 
     __slots__ = (
         "_collisions",
+        "broker_configs",
         "brokers",
+        "client_metrics",
         "cluster_id",
         "controller_id",
         "features",
         "features_epoch",
+        "group_configs",
         "topics",
         "topics_by_id",
     )
@@ -75,6 +80,9 @@ class ClusterImage:
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self.features: dict[str, int] = {}
         self.features_epoch = 0
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        self.group_configs: dict[str, dict[str, str]] = {}
+        self.client_metrics: dict[str, dict[str, str]] = {}
         self._collisions: dict[str, str] = {}
 
     def add(self, topic: TopicImage) -> None:

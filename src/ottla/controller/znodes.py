@@ -10,9 +10,15 @@
     /brokers/topics/NAME/partitions/N/state       {"version":1,"controller_epoch":…,"leader":…,"leader_epoch":…,
                                                    "isr":[…]}
     /config/topics/NAME                           {"version":1,"config":{KEY:VALUE,…}}
+    /config/brokers/ID, …/<default>               the same: overrides of a broker, and those for all
+    /config/groups/NAME                           the same: overrides of a group (there may be no such group yet)
+    /config/client-metrics/NAME                   the same: a subscription to clients' metrics
     /admin/delete_topics/NAME                     the topic is being deleted
     /feature                                      {"version":2,"status":1,"features":{NAME:LEVEL,…}}
     /latest_producer_id_block                     {"version":1,"broker":ID,"block_start":"N","block_end":"N"}
+
+Names of groups and subscriptions may hold any character: those that a path cannot have are written as %XX. A node that
+holds no override any more is deleted, except a topic's.
 
 A topic is made by one `multi` that creates all of its nodes, so it is there wholly or not at all.
 """
@@ -33,11 +39,27 @@ CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+GROUP_CONFIGS = "/config/groups"
+CLIENT_METRICS = "/config/client-metrics"
+FOR_ALL_BROKERS = "<default>"
 DELETE_TOPICS = "/admin/delete_topics"
 FEATURE = "/feature"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
-SKELETON = ("/cluster", "/brokers", BROKER_IDS, TOPICS, "/config", TOPIC_CONFIGS, "/admin", DELETE_TOPICS)
+SKELETON = (
+    "/cluster",
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    "/config",
+    TOPIC_CONFIGS,
+    BROKER_CONFIGS,
+    GROUP_CONFIGS,
+    CLIENT_METRICS,
+    "/admin",
+    DELETE_TOPICS,
+)
 
 
 class UnreadableNode(StoreError):
@@ -93,7 +115,7 @@ def create_topic(topic: TopicImage, controller_epoch: int) -> list[Operation]:
     """What makes the topic."""
     above = f"{TOPICS}/{topic.name}"
     return [
-        Create(f"{TOPIC_CONFIGS}/{topic.name}", _encode_configs(topic)),
+        Create(f"{TOPIC_CONFIGS}/{topic.name}", _encode_configs(topic.configs)),
         Create(above, _encode_assignment(topic)),
         Create(f"{above}/partitions"),
         *_create_partitions(topic, 0, controller_epoch),
@@ -147,13 +169,51 @@ def _create_partitions(topic: TopicImage, first: int, controller_epoch: int) -> 
     return operations
 
 
-def _encode_configs(topic: TopicImage) -> bytes:
-    return encode({"version": 1, "config": topic.configs})
+def _encode_configs(configs: Mapping[str, str]) -> bytes:
+    return encode({"version": 1, "config": configs})
 
 
-def set_configs(topic: TopicImage) -> Operation:
-    """What stores the topic's settings."""
-    return Set(f"{TOPIC_CONFIGS}/{topic.name}", _encode_configs(topic))
+def set_configs(path: str, configs: Mapping[str, str]) -> Operation:
+    """What stores overrides at a node that is there."""
+    return Set(path, _encode_configs(configs))
+
+
+def put_configs(path: str, configs: Mapping[str, str], *, existed: bool) -> list[Operation]:
+    """What stores overrides at a node that is there only while there are some."""
+    if configs:
+        return [set_configs(path, configs) if existed else Create(path, _encode_configs(configs))]
+    return [Delete(path)] if existed else []
+
+
+def read_configs(above: str, tree: Mapping[str, Node]) -> dict[str, dict[str, str]]:
+    """The overrides of all nodes directly below `above`, by name; none where a node holds none."""
+    found = {}
+    for path, node in tree.items():
+        parent, _, name = path.rpartition("/")
+        if parent == above and node.data:
+            value = decode(path, node.data)
+            try:
+                found[unescaped(name)] = {str(key): str(text) for key, text in value["config"].items()}
+            except (KeyError, TypeError, AttributeError):
+                raise UnreadableNode(path, node.data) from None
+    return found
+
+
+def escaped(name: str) -> str:
+    """A name as one step of a path."""
+    if name.replace("-", "").replace("_", "").isalnum() and name.isascii():
+        return name
+    from urllib.parse import quote  # most names do not need it
+
+    return quote(name, safe="").replace(".", "%2E")
+
+
+def unescaped(name: str) -> str:
+    if "%" not in name:
+        return name
+    from urllib.parse import unquote
+
+    return unquote(name)
 
 
 def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:

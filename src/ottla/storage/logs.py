@@ -36,7 +36,7 @@ PROGRESS_SECONDS = 1.0
 class Logs:
     def __init__(self, paths: list[Path], *, recovery_threads: int = 1) -> None:
         self.directories = [DataDirectory(path) for path in paths]
-        self._recovery_threads = recovery_threads
+        self.recovery_threads = recovery_threads  # per directory; for closing too
         self.handles = Handles()
         self.offline: dict[TopicPartition, str] = {}  # those that cannot be used, and why
         self.on_failure: Callable[[DataDirectory, Exception], None] | None = None  # told in any thread
@@ -114,7 +114,7 @@ class Logs:
                 "is missing or another one's. Put it back, or set another log.dirs"
             )
         began = monotonic()
-        with ThreadPoolExecutor(self._recovery_threads * len(self.directories), "recovery") as pool:
+        with ThreadPoolExecutor(self.recovery_threads * len(self.directories), "recovery") as pool:
             opening = {}
             for directory in self.usable:
                 recovery, starts = directory.recovery_points(), directory.log_starts()
@@ -274,7 +274,7 @@ class Logs:
 
         A directory where that fails is left as after a crash.
         """
-        with ThreadPoolExecutor(self._recovery_threads * len(self.directories), "closing") as pool:
+        with ThreadPoolExecutor(self.recovery_threads * len(self.directories), "closing") as pool:
             closing = {
                 pool.submit(log.close): key
                 for key, (directory, log) in self._logs.items()

@@ -18,6 +18,7 @@ from ottla.broker.handlers import (  # noqa: F401
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    list_config_resources,
     list_offsets,
     list_partition_reassignments,
     metadata,

@@ -1,7 +1,8 @@
 """AlterConfigs (33), versions 0-2.
 
-The settings of topics are replaced: what the request does not name goes back to the broker's default. That is a trap
-when two clients change the same topic, hence IncrementalAlterConfigs (KIP-339); the rest is as there.
+A resource's overrides are replaced: what the request does not name goes back to what stands behind it. That is a trap
+when two clients change the same resource, hence IncrementalAlterConfigs (KIP-339); the rest is as there, except that
+levels of loggers are not to be had by this one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.altering import Altered, alter
 from ottla.broker.dispatch import Request, handles
-from ottla.controller.configs import ConfigEntry
+from ottla.controller.configs import ConfigChange, ConfigEntry
 from ottla.protocol import messages
 
 if TYPE_CHECKING:
@@ -22,14 +23,15 @@ async def alter_configs(
     broker: Broker, request: Request, body: messages.AlterConfigsRequest
 ) -> messages.AlterConfigsResponse:
     asked = [
-        (
+        ConfigChange(
             resource.resource_type,
             resource.resource_name,
             [ConfigEntry(config.name, config.value) for config in resource.configs],
+            replace=True,
         )
         for resource in body.resources
     ]
-    results = await alter(broker, asked, replace=True, validate_only=body.validate_only)
+    results = await alter(broker, asked, validate_only=body.validate_only)
     return messages.AlterConfigsResponse(responses=[_resource(result) for result in results])
 
 
