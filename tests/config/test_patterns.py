@@ -1,4 +1,4 @@
-"""Patterns match as Python's (and Java's) do, whatever they are, and never take long."""
+"""Patterns match as Python's do where both know them, and never take long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.config.patterns import MAX_PLACES, IllegalPattern, Pattern
+from ottla.config.patterns import IllegalPattern, Pattern
 
 ATOMS = st.sampled_from(
     ["a", "b", ".", "[ab]", "[^a]", "[a-c]", r"\d", r"\W", r"\.", "-", "(?:)", r"[\w.-]", r"[^\s\d]"]
@@ -55,32 +55,25 @@ def test_patterns_of_clients_mean_what_they_say(pattern: str, fitting: list[str]
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("(a", ") is missing"),
-        ("a)", ") too many"),
-        ("[a", "ends too early"),
-        ("a\\", "ends too early"),
-        ("*a", "nothing to repeat"),
-        ("{2}", "nothing to repeat"),
-        ("a**", "needs a group"),
-        ("a*+", "possessive"),
-        ("a{2,1}", "upside down"),
-        ("a{x}", "n,m}"),
-        ("a{99999}", "n,m}"),
-        (r"(a)\1", r"\1 is not understood"),
-        (r"\bword", r"\b is not understood"),
-        (r"\p{L}", r"\p is not understood"),
-        ("(?=a)", "only (?:…)"),
-        ("[z-a]", "range"),
-        ("[a-z&&[^x]]", "&& are not understood"),
-        ("[[:alpha:]]", "brackets in brackets"),
-        ("(" * 60 + ")" * 60, "deep"),
-        ("(((a{99}){99}){99}){99}", f"more than {MAX_PLACES}"),
-        ("((((){9999}){9999}){9999}a{9999}){9999}", f"more than {MAX_PLACES}"),
+        ("(a", "missing )"),
+        ("a)", "unexpected )"),
+        ("[a", "missing ]"),
+        ("a\\", "trailing \\"),
+        ("*a", "no argument for repetition"),
+        ("a**", "bad repetition"),
+        ("a{2,1}", "invalid repetition"),
+        ("a{99999}", "invalid repetition"),
+        (r"(a)\1", "invalid escape"),
+        ("(?=a)", "invalid perl operator"),
+        ("[z-a]", "invalid character class range"),
+        ("(((a{99}){99}){99}){99}", "invalid repetition"),
+        ("\ud800", "surrogates"),
     ],
 )
 def test_what_is_no_pattern_is_refused_with_the_reason(pattern: str, words: str) -> None:
-    with pytest.raises(IllegalPattern, match=re.escape(words)):
+    with pytest.raises(IllegalPattern) as refusal:
         Pattern(pattern)
+    assert words in str(refusal.value)
 
 
 @given(st.text("ab()[]{}*+?|^$\\.,-1d&", max_size=20))
