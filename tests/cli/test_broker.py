@@ -1,6 +1,7 @@
 """`ottla broker` and `ottla up` as processes."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -78,7 +79,8 @@ def test_a_port_that_is_taken_is_one_line_and_status_1(started: list[subprocess.
 
 
 def test_up_says_what_runs_where_and_what_to_try_next(started: list[subprocess.Popen[str]], tmp_path: Path) -> None:
-    process = start(started, tmp_path, "up", "--override", "listeners=PLAINTEXT://localhost:0")
+    words = ("--override", "listeners=PLAINTEXT://localhost:0", "--override", "metrics.listener=localhost:0")
+    process = start(started, tmp_path, "up", *words)
     assert process.stdout is not None
     said = ""
     for line in process.stdout:
@@ -90,4 +92,30 @@ def test_up_says_what_runs_where_and_what_to_try_next(started: list[subprocess.P
     assert process.returncode == 0, errors
     assert "broker   localhost:" in said
     assert "kcat -b localhost:" in said
+    assert "metrics  http://localhost:0/metrics, for Prometheus" in said
+    assert re.search(r"metrics are at http://localhost:\d+/metrics", errors)
     assert (tmp_path / "data").is_dir()
+
+
+def test_a_metrics_port_that_is_taken_is_named(started: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = ("--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", f"metrics.listener={where}")
+        process = start(started, tmp_path, "broker", *words)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert errors.splitlines()[-1] == f"ottla: cannot listen on {where} (metrics.listener): Address already in use"
+
+
+@pytest.mark.parametrize("address", ["9404", "localhost:99999", "::1:9404", "http://localhost:9404"])
+def test_a_metrics_address_that_is_none_is_refused(
+    started: list[subprocess.Popen[str]], tmp_path: Path, address: str
+) -> None:
+    process = start(started, tmp_path, "broker", "--override", f"metrics.listener={address}")
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert errors.splitlines()[-1].endswith(
+        f"metrics.listener={address} is illegal: must be HOST:PORT (an IPv6 host in brackets)"
+    )

@@ -16,10 +16,10 @@ import logging
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from time import time
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker import handlers  # noqa: F401  every handler registers itself
 from ottla.broker.cleaner import LogCleaner
@@ -28,6 +28,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.flushing import Flushing
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.process import StartError
 from ottla.broker.reconfiguring import configure_topic, load_overrides, reconfigure
 from ottla.broker.retention import check_retention
 from ottla.config.broker import BrokerConfig
@@ -43,6 +44,11 @@ from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
+
+if TYPE_CHECKING:
+    from ottla.broker.metrics.figures import Figures
+    from ottla.broker.metrics.listener import MetricsListener
+    from ottla.broker.telemetry.receiver import ClientTelemetry
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +69,7 @@ class Broker:
         self.census = Census()
         self.limits = self._limits()
         self.listeners = self._listeners()
+        self.metrics: MetricsListener | None = None
         # from start to stop
         self.loop: asyncio.AbstractEventLoop
         self.controller: Controller
@@ -105,6 +112,7 @@ class Broker:
         try:
             for listener in self.listeners:
                 listener.bind()
+            self._bind_metrics()
             self._store = await LocalStore.open(self.logs.directories[0].path / FILE_NAME)
             self.controller = Controller(self._store, self._info(), config, self._on_change, cluster_id=cluster_id)
             await self.controller.start()
@@ -114,9 +122,13 @@ class Broker:
             await self.flushing.idle()  # of what a crash left, nobody sees more than a power cut would have spared
             for listener in self.listeners:
                 await listener.open()
+            if self.metrics is not None:
+                await self.metrics.open()
         except BaseException:
             for listener in self.listeners:
                 listener.stop_accepting()
+            if self.metrics is not None:
+                await self.metrics.stop()
             if self._store is not None:
                 await self._store.close()
             self.logs.unlock()
@@ -136,6 +148,8 @@ class Broker:
     async def stop(self) -> None:
         for listener in self.listeners:
             listener.stop_accepting()
+        if self.metrics is not None:
+            await self.metrics.stop()
         await self.cleaner.stop()
         await self.housekeeping.stop()
         await self.controller.stop()
@@ -145,6 +159,19 @@ class Broker:
         assert self._store is not None
         await self._store.close()
         self._threads.shutdown()
+
+    def _bind_metrics(self) -> None:
+        if self.config.metrics_address is not None:
+            from ottla.broker.metrics.listener import MetricsListener  # a broker that nobody watches does not need it
+
+            self.metrics = MetricsListener(*self.config.metrics_address, lambda: self.figures.render())
+            try:
+                self.metrics.bind()
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise StartError(
+                    f"cannot listen on {self.config.metrics_listener} (metrics.listener): {why}"
+                ) from error
 
     async def _close_connections(self) -> None:
         for connection in list(self.census.connections):
@@ -171,6 +198,22 @@ class Broker:
     @property
     def image(self) -> ClusterImage:
         return self.controller.image
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What the broker can be asked for in numbers; parts register theirs in metrics/own.py."""
+        from ottla.broker.metrics import figures, own
+
+        made = figures.Figures()
+        own.register(made, self)
+        return made
+
+    @cached_property
+    def telemetry(self) -> ClientTelemetry:
+        """Clients' own metrics, from the first one on that is asked for or pushed."""
+        from ottla.broker.telemetry.receiver import ClientTelemetry
+
+        return ClientTelemetry(self)
 
     def partition(self, topic: str, index: int) -> Partition | None:
         return self.replicas.find(topic, index)

@@ -47,6 +47,8 @@ async def serve(config: BrokerConfig, stop: StopSignal) -> int:
         os.getpid(),
         sys.version.split()[0],
     )
+    if broker.metrics is not None:
+        log.info("metrics are at http://%s/metrics", address(broker.metrics.host or "0.0.0.0", broker.metrics.port))
     broker.disks.on_last_failure = stop.set
     await stop.wait()
     await broker.stop()

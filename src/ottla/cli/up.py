@@ -7,7 +7,7 @@ import click
 from ottla import __version__
 from ottla.cli.broker import parse_overrides, serve, serving_options
 
-EMBEDDED = {"listeners": "PLAINTEXT://localhost:9092", "log.dirs": "data"}
+EMBEDDED = {"listeners": "PLAINTEXT://localhost:9092", "log.dirs": "data", "metrics.listener": "localhost:9404"}
 
 
 @click.command("up", short_help="Run the platform on this machine, with its embedded defaults.")
@@ -18,10 +18,12 @@ def command(overrides: tuple[str, ...], log_format: str, log_level: str) -> int:
     address = properties["listeners"].split(",")[0].partition("://")[2]
     if address.startswith(":"):
         address = "localhost" + address
+    metrics = properties["metrics.listener"].strip()
     click.echo(
         f"""ottla {__version__}
   broker   {address}, for any Kafka client
   data     {properties["log.dirs"]}
+  metrics  {f"http://{metrics}/metrics, for Prometheus" if metrics else "nowhere (metrics.listener is empty)"}
   stop     Ctrl-C
 
 Once it is ready, in another terminal, from ottla's repository:

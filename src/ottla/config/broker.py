@@ -33,7 +33,14 @@ from ottla.config.definitions import (
 )
 from ottla.config.errors import ConfigError, nearest
 from ottla.config.group import GroupDefaults, check_group_defaults
-from ottla.config.listeners import DEFAULT_MAP, Listener, parse_advertised, parse_listeners, parse_protocol_map
+from ottla.config.listeners import (
+    DEFAULT_MAP,
+    Listener,
+    parse_address,
+    parse_advertised,
+    parse_listeners,
+    parse_protocol_map,
+)
 from ottla.config.log_defaults import UNLIMITED
 
 NO_COORDINATORS = "group and transaction coordinators are not there yet"
@@ -141,6 +148,22 @@ class BrokerConfig(GroupDefaults):
     )
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit", INT, 2000, at_least(1), "Most partitions in one described page of topics."
+    )
+
+    metrics_listener: str | None = setting(
+        "metrics.listener",
+        STRING,
+        None,
+        None,
+        "HOST:PORT where Prometheus finds the broker's figures and its clients' metrics, under /metrics (ottla's own "
+        "key). Not given or empty: nowhere.",
+    )
+    telemetry_max_bytes: int = setting(
+        "telemetry.max.bytes",
+        INT,
+        1_048_576,
+        at_least(1),
+        "Most bytes of metrics that a client may push at once, packed; unpacked it may be four times as much.",
     )
 
     auto_create_topics_enable: bool = setting(
@@ -344,6 +367,9 @@ class BrokerConfig(GroupDefaults):
         self.endpoints: tuple[Listener, ...] = parse_listeners(self.listeners, protocols)
         self.advertised: dict[str, Listener] = parse_advertised(
             self.advertised_listeners or [], self.endpoints, protocols
+        )
+        self.metrics_address: tuple[str, int] | None = (
+            parse_address("metrics.listener", self.metrics_listener) if self.metrics_listener else None
         )
         self.connection_limits: dict[str, int] = _parse_limits(self.max_connections_per_ip_overrides)
         least, most = self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms

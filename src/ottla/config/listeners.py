@@ -36,6 +36,26 @@ def address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def parse_address(key: str, text: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT; an empty host stands for all interfaces."""
+    found = _host_and_port(text)
+    if found is None:
+        raise ConfigError(key, text, "must be HOST:PORT (an IPv6 host in brackets)")
+    return found
+
+
+def _host_and_port(text: str) -> tuple[str, int] | None:
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if (
+        not (colon and port.isascii() and port.isdigit() and int(port) <= 65535)
+        or (":" in host and not bracketed)
+        or any(character in host.strip("[]") for character in "/[]@ ")
+    ):
+        return None
+    return host[1:-1] if bracketed else host, int(port)
+
+
 def parse_protocol_map(text: str) -> dict[str, str]:
     """`listener.security.protocol.map` as a table; listener names are upper case."""
     key = "listener.security.protocol.map"
@@ -86,19 +106,14 @@ def _parse(key: str, entries: list[str], protocols: dict[str, str]) -> tuple[Lis
     for entry in entries:
         name, separator, rest = entry.partition("://")
         name = name.upper()
-        host, colon, port = rest.rpartition(":")
-        bracketed = host.startswith("[") and host.endswith("]")
-        if (
-            not (name and separator and colon and port.isascii() and port.isdigit() and int(port) <= 65535)
-            or (":" in host and not bracketed)
-            or any(character in host.strip("[]") for character in "/[]@ ")
-        ):
+        found_address = _host_and_port(rest)
+        if not (name and separator) or found_address is None:
             raise ConfigError(key, text, f"{entry!r} must be NAME://HOST:PORT (an IPv6 host in brackets)")
         if name not in protocols:
             raise ConfigError(key, text, f"{name} has no protocol in listener.security.protocol.map")
         if any(listener.name == name for listener in found):
             raise ConfigError(key, text, f"the name {name} is given twice")
-        found.append(Listener(name, host[1:-1] if bracketed else host, int(port), protocols[name]))
+        found.append(Listener(name, *found_address, protocols[name]))
     return tuple(found)
 
 

@@ -53,7 +53,6 @@ BY_REASON = {
         auto.include.jmx.reporter kafka.metrics.reporters kafka.metrics.polling.interval.secs
         alter.config.policy.class.name create.topic.policy.class.name config.providers""",
     "a directory that fails is not survived yet": "log.dir.failure.timeout.ms",
-    "clients' own metrics are not collected yet": "telemetry.max.bytes",
     "every version of a request that is served is offered": """
         unstable.api.versions.enable unstable.feature.versions.enable""",
 }

@@ -91,7 +91,7 @@ class Listener:
 
     def bind(self) -> None:
         """Take the address, so that the port is known (and nobody else's) before anything is served."""
-        for family, host in _addresses(self.host):
+        for family, host in addresses(self.host):
             sock = socket.socket(family, socket.SOCK_STREAM)
             self._sockets.append(sock)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -189,7 +189,7 @@ class Listener:
         self._sweep = asyncio.get_running_loop().call_later(interval, self._sweep_idle)
 
 
-def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
+def addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
     """What to bind for a host as configured; every interface is one socket that speaks both families."""
     if not host:
         return [(socket.AF_INET6, "::")] if socket.has_dualstack_ipv6() else [(socket.AF_INET, "0.0.0.0")]

@@ -16,6 +16,7 @@ from ottla.broker.handlers import (  # noqa: F401
     elect_leaders,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     incremental_alter_configs,
     init_producer_id,
     list_config_resources,
@@ -24,5 +25,6 @@ from ottla.broker.handlers import (  # noqa: F401
     metadata,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     update_features,
 )

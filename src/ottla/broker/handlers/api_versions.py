@@ -5,7 +5,8 @@ Which requests this broker serves, in which versions: the client's first questio
 - v0-2: no header tags, no client software. v3+: flexible, but the response header stays at version 0, since a client
   must be able to read it before it knows what the broker speaks (KIP-511).
 - A version newer than 4 is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions alone (KIP-511).
-- v3+: a client name or version that is empty or oddly spelled gets INVALID_REQUEST.
+- v3+: the client says what software it is, and the connection remembers it. A name or version that is empty or oddly
+  spelled gets INVALID_REQUEST.
 - v3+: the features with levels that are supported, and those that hold (KIP-584; controller/features.py). All of ours
   can be off, which is level 0; clients before v4 cannot read a range that starts there, so they are told only what
   holds (KAFKA-17492).
@@ -33,6 +34,8 @@ def api_versions(broker: Broker, request: Request, body: messages.ApiVersionsReq
         _SOFTWARE_NAME.fullmatch(body.client_software_name) and _SOFTWARE_NAME.fullmatch(body.client_software_version)
     ):
         return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if request.version >= 3:
+        request.connection.data["client_software"] = (body.client_software_name, body.client_software_version)
     return messages.ApiVersionsResponse(
         api_keys=[
             messages.ApiVersionsResponse.ApiVersion(
