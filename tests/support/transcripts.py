@@ -144,7 +144,7 @@ class Session:
             status, out, err = self._interrupted(words, typed, len(before))
         else:
             expected = step.out
-            status, out, err = _run_here(words, typed, self._directory)
+            status, out, err = run_here(words, typed, self._directory)
         said = [line for line in err if line != DEPRECATED]
         wanted = [self._here(line) for line in expected]
         problems = []
@@ -207,8 +207,8 @@ def run(words: list[str]) -> int:
     return main.run_by_kafka_name(name, words[1:])
 
 
-def _run_here(words: list[str], typed: str, directory: Path) -> tuple[int, list[str], list[str]]:
-    """In this process, with streams of its own."""
+def run_here(words: list[str], typed: str, directory: Path) -> tuple[int, list[str], list[str]]:
+    """One command line in this process, with streams of its own: its status, stdout and stderr."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     before = sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(typed.encode()), "utf-8")

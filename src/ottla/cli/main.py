@@ -23,6 +23,7 @@ COMMANDS = {
     "broker": "Run a broker.",
     "broker-api-versions": "Show which requests the brokers serve.",
     "dump-log": "Show what lies in the files of a log.",
+    "topics": "List, describe, create, alter and delete topics.",
     "up": "Run the platform on this machine, with its embedded defaults.",
     "version": "Print the version.",
 }

@@ -107,7 +107,7 @@ def _check_name(name: str, image: ClusterImage, being_deleted: Collection[str], 
     if name == CLUSTER_METADATA:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is reserved")
     if name in image.topics:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if name in being_deleted:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is being deleted")
     other = image.colliding(name) or planned.get(collision_key(name))

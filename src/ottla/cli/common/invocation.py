@@ -8,7 +8,7 @@ terminal too, and never asks. Without a terminal nobody can be asked; then `ottl
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import click
 
@@ -38,6 +38,14 @@ def by_kafka_name() -> bool:
     context = click.get_current_context(silent=True)
     found = context.find_object(Invocation) if context else None
     return found is not None and found.by_kafka_name
+
+
+def fail_as_kafka(line: str, message: str) -> NoReturn:
+    """End with status 1: under Kafka's name with the line that Kafka's tool prints to stdout, else with the message."""
+    if by_kafka_name():
+        click.echo(line)
+        raise click.exceptions.Exit(FAILED)
+    raise Failure(message)
 
 
 def confirm(what: str, yes: bool) -> None:

@@ -116,6 +116,13 @@ def chosen(ctx: click.Context, actions: Mapping[str, Any], default: str | None =
     raise click.UsageError(f"exactly one action is wanted: {', '.join(names[:-1])} or {names[-1]}", ctx)
 
 
+def given_only_with(ctx: click.Context, action: str, options: Mapping[str, Any], *actions: str) -> None:
+    """Refuses options (value by name) with another action than theirs."""
+    for name, value in options.items():
+        if value not in (None, False, ()) and action not in actions:
+            raise click.UsageError(f"{name} cannot go with {action}; it is for {' and '.join(actions)}", ctx)
+
+
 def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
     """`KEY=VALUE` words of a repeated option; a later one wins."""
     found = {}

@@ -43,11 +43,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Reach:
     """The brokers that a command works on, and the settings of its clients."""
 
-    def __init__(self, servers: str, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, servers: str, properties: Mapping[str, str] | None = None, *, through_zookeeper: bool = False
+    ) -> None:
         self.servers = ",".join(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in requests.parse_servers(servers)
         )
         self.properties = dict(properties or {})
+        self.through_zookeeper = through_zookeeper  # then a tool prints what it printed in ZooKeeper's time
 
     def admin(self) -> AdminClient:
         from_package = _confluent_kafka("admin")
@@ -93,18 +96,24 @@ class Reach:
 
 def reaches(function: F) -> F:
     """Adds the options above; the command gets `reach`."""
+    return click.option(
+        "--broker-list", "broker_list", metavar="HOST:PORT,...", help="The same as --bootstrap-server."
+    )(reaches_by_bootstrap(function))
+
+
+def reaches_by_bootstrap(function: F) -> F:
+    """The same where --broker-list means something else."""
 
     @click.option("--bootstrap-server", "bootstrap_server", metavar="HOST:PORT,...", help="The brokers.")
-    @click.option("--broker-list", "broker_list", metavar="HOST:PORT,...", help="The same as --bootstrap-server.")
     @click.option("--zookeeper", metavar="HOST:PORT/CHROOT", help="Find the brokers through a ZooKeeper ensemble.")
     @click.option("--command-config", metavar="FILE", help="A property file with settings of the client.")
     @wraps(function)
     def command(
         *arguments: Any,
         bootstrap_server: str | None,
-        broker_list: str | None,
         zookeeper: str | None,
         command_config: str | None,
+        broker_list: str | None = None,
         **options: Any,
     ) -> Any:
         properties = properties_of(command_config)
@@ -119,7 +128,7 @@ def find(servers: str | None, zookeeper: str | None = None, properties: Mapping[
     in_file = settings.pop("bootstrap.servers", None)
     if not servers and zookeeper:
         click.echo("Warning: --zookeeper is deprecated; use --bootstrap-server.", err=True)
-        servers = servers_in_zookeeper(zookeeper)
+        return Reach(servers_in_zookeeper(zookeeper), settings, through_zookeeper=True)
     return Reach(servers or in_file or os.environ.get(ENVIRONMENT) or DEFAULT_SERVER, settings)
 
 
@@ -144,6 +153,8 @@ def servers_in_zookeeper(address: str) -> str:
     except ImportError:
         raise Failure("--zookeeper needs kazoo: pip install 'ottla[tools]'; or use --bootstrap-server") from None
     logging.getLogger("kazoo").addHandler(logging.NullHandler())
+    if not any(_listens(one) for one in address.partition("/")[0].split(",")):
+        raise Failure(_no_zookeeper(address))  # kazoo would try until its time is up
     client = KazooClient(address, timeout=ZOOKEEPER_SECONDS, read_only=True)
     try:
         client.start(ZOOKEEPER_SECONDS)
@@ -151,9 +162,7 @@ def servers_in_zookeeper(address: str) -> str:
     except NoNodeError:
         nodes = []
     except (KazooTimeoutError, KazooException, OSError):
-        raise Failure(
-            f"no ZooKeeper answers at {address}; use --bootstrap-server HOST:PORT with the address of a broker"
-        ) from None
+        raise Failure(_no_zookeeper(address)) from None
     finally:
         client.stop()
         client.close()
@@ -161,6 +170,19 @@ def servers_in_zookeeper(address: str) -> str:
     if not found:
         raise Failure(f"no broker is registered in the ZooKeeper at {address}; use --bootstrap-server HOST:PORT")
     return ",".join(found)
+
+
+def _listens(server: str) -> bool:
+    host, _, port = server.strip().rpartition(":")
+    try:
+        socket.create_connection((host or port, int(port) if host else 2181), ZOOKEEPER_SECONDS).close()
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+
+
+def _no_zookeeper(address: str) -> str:
+    return f"no ZooKeeper answers at {address}; use --bootstrap-server HOST:PORT with the address of a broker"
 
 
 def _address(node: bytes) -> str | None:
@@ -185,6 +207,15 @@ def told_simply() -> Iterator[None]:
         if package is None or not isinstance(error, package.KafkaException):
             raise
         raise Failure(kafka_error(error)) from error
+
+
+def broker_error(error: Exception) -> str | None:
+    """What a KafkaException says, without its name, as Kafka's own tools show it; None of another exception."""
+    package = sys.modules.get("confluent_kafka")
+    if package is None or not isinstance(error, package.KafkaException):
+        return None
+    inner = error.args[0]
+    return str(inner.str() or inner.name())
 
 
 def kafka_error(error: Any) -> str:
