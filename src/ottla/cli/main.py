@@ -22,9 +22,14 @@ COMMANDS = {
     "adopt": "Take over the data of a stopped Apache Kafka.",
     "broker": "Run a broker.",
     "broker-api-versions": "Show which requests the brokers serve.",
+    "consumer-perf-test": "Measure how fast records can be consumed.",
     "dump-log": "Show what lies in the files of a log.",
+    "e2e-latency": "Measure how long a record takes from producer to consumer.",
+    "producer-perf-test": "Measure how fast records can be produced.",
     "topics": "List, describe, create, alter and delete topics.",
     "up": "Run the platform on this machine, with its embedded defaults.",
+    "verifiable-consumer": "Consume in a group, and tell all that happens as JSON.",
+    "verifiable-producer": "Produce numbers, and tell each one's fate as JSON.",
     "version": "Print the version.",
 }
 
