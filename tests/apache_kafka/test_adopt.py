@@ -296,16 +296,42 @@ def test_a_directory_in_use_is_left_alone(story: Story, tmp_path: Path, capsys: 
     assert not (directory / "coordination.db").exists()
 
 
+def test_settings_that_were_set_at_run_time_are_taken_over(
+    story: Story, tmp_path: Path, ottla_broker_factory: Callable[..., BrokerProcess]
+) -> None:
+    directory = copied(story.clean, tmp_path / "data")
+    config(4, "", "log.cleaner.threads", "2")(directory)
+    config(4, "1", "message.max.bytes", "5000")(directory)
+    config(16, "a subscription", "interval.ms", "1000")(directory)
+    config(32, "a/group", "consumer.session.timeout.ms", "50000")(directory)
+    assert main.run(["adopt", "--yes", str(directory)]) == 0
+    wire = Wire("127.0.0.1", ottla_broker_factory(directory, {"node.id": "1"}).port)
+    for type, name, key, value in (
+        (4, "1", "log.cleaner.threads", "2"),
+        (4, "1", "message.max.bytes", "5000"),
+        (16, "a subscription", "interval.ms", "1000"),
+        (32, "a/group", "consumer.session.timeout.ms", "50000"),
+    ):
+        asked = messages.DescribeConfigsRequest.Resource(
+            resource_type=type, resource_name=name, configuration_keys=[key]
+        )
+        (result,) = wire.call(messages.DescribeConfigsRequest(resources=[asked]), 4).results
+        assert [row.value for row in result.configs] == [value]
+    wire.close()
+
+
 def test_what_is_not_taken_over_is_told(story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = copied(story.clean, tmp_path / "data")
-    config(4, "1", "log.cleaner.threads", "2")(directory)
-    config(16, "metrics", "interval.ms", "100")(directory)
+    config(4, "1", "num.io.threads", "4")(directory)
+    config(16, "metrics", "interval.ms", "1")(directory)
+    config(32, "group", "share.session.timeout.ms", "50000")(directory)
     say(14, b"")(directory)
     (directory / "unknown-7").mkdir()
     assert main.run(["adopt", "--yes", str(directory)]) == 0
     told = capsys.readouterr().out
-    assert "the broker's config log.cleaner.threads=2 is not taken over" in told
-    assert "config interval.ms of resource 'metrics' (type 16) is not taken over" in told
+    assert "not taken over of resource '1' (type 4): num.io.threads has no effect" in told
+    assert "not taken over of resource 'metrics' (type 16): interval.ms=1 is illegal" in told
+    assert "not taken over of resource 'group' (type 32): unknown key share.session.timeout.ms" in told
     assert "client quotas are not taken over" in told
     assert "unknown-7 belongs to no topic" in told
     assert (directory / "kafka-originals" / "unknown-7").is_dir()

@@ -260,6 +260,7 @@ class Broker:
         for topic in change.created:
             config = TopicConfig.resolve(topic.configs, self.config)
             self._serve(topic, await self.run_blocking(self._create_logs, topic, config))
+            log.info("created logs of topic %s with settings {%s}", topic.name, config.shown())
         for topic, first in change.grown:
             config = TopicConfig.resolve(topic.configs, self.config)
             self._serve(topic, await self.run_blocking(self._create_logs, topic, config, first), first)

@@ -34,7 +34,7 @@ def load_overrides(broker: Broker) -> None:
         if name in stored:
             stored[name], told = usable(stored[name], for_all=name == CLUSTER)
             for line in told:
-                log.error("%s", line)
+                log.error("a stored override is disregarded: %s", line)
     try:
         changed = broker.config.become(_as_stored(broker))
     except ConfigError as error:  # each is legal, but not with what the broker was started with now

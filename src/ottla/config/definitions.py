@@ -239,6 +239,13 @@ class Configuration:
         """The value under a key."""
         return self.__dict__[self.settings[key].attribute]
 
+    def shown(self) -> str:
+        """All values on one line, in the manner of Kafka's log; no secrets."""
+        return ", ".join(
+            f"{key} -> {'[hidden]' if known.sensitive else known.show(self.value(key))}"
+            for key, known in self.settings.items()
+        )
+
     def replace(self, **values: Value) -> Self:
         """A copy with other values."""
         copy = type(self).__new__(type(self))

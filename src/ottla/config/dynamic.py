@@ -81,7 +81,7 @@ def usable(overrides: Mapping[str, str], *, for_all: bool) -> tuple[dict[str, st
             known = changeable(name, for_all=for_all)
             known.parse(text)
         except (Unchangeable, ConfigError) as error:
-            told.append(f"stored override disregarded: {error}")
+            told.append(str(error))
         else:
             good[known.key] = text
     return good, told

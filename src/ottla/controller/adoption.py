@@ -22,9 +22,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ottla.config.client_metrics import validate_client_metrics
+from ottla.config.dynamic import CLUSTER, usable
 from ottla.config.errors import ConfigError
+from ottla.config.group import GroupConfig
 from ottla.config.topic import topic_warnings, validate_topic_overrides
 from ottla.controller import kraft, znodes
+from ottla.controller.configs import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.controller.image import PartitionImage, TopicImage
 from ottla.controller.names import id_bytes, id_text, why_illegal
 from ottla.controller.producer_ids import BLOCK_SIZE
@@ -63,6 +67,7 @@ class Adoption:
     log_bytes: int = 0
     aside: list[Path] = field(default_factory=list)  # Kafka's own files and what belongs to no topic
     old: list[Path] = field(default_factory=list)  # segments with records in message formats 0 and 1
+    overrides: list[tuple[str, dict[str, str]]] = field(default_factory=list)  # but topics' own: node, settings
     warnings: list[str] = field(default_factory=list)
 
 
@@ -95,6 +100,7 @@ def survey(paths: list[Path]) -> Adoption:
         topics=sorted(topics, key=lambda topic: topic.name),
     )
     _look_at_logs(found, ids)
+    _look_at_overrides(found)
     _warn(found)
     return found
 
@@ -243,16 +249,39 @@ def _look_at_log(path: Path, found: Adoption) -> bool:
     return aborted
 
 
+def _look_at_overrides(found: Adoption) -> None:
+    """Settings of brokers, groups and subscriptions that were set at run time."""
+    for (kind, name), configs in sorted(found.metadata.configs.items()):
+        if kind == TOPIC:
+            continue
+        path = ""
+        kept: dict[str, str] = {}
+        told: list[str] = []
+        if kind == BROKER and name in (CLUSTER, str(found.node_id)):
+            path = f"{znodes.BROKER_CONFIGS}/{name or znodes.FOR_ALL_BROKERS}"
+            wanted = {key: text for key, text in configs.items() if (name, key, text) not in HARMLESS}
+            kept, told = usable(wanted, for_all=name == CLUSTER)
+        elif kind == GROUP:
+            path = f"{znodes.GROUP_CONFIGS}/{znodes.escaped(name)}"
+            kept = {key: text for key, text in configs.items() if key in GroupConfig.settings}
+            told = [f"unknown key {key}" for key in configs.keys() - kept.keys()]
+        elif kind == CLIENT_METRICS:
+            path = f"{znodes.CLIENT_METRICS}/{znodes.escaped(name)}"
+            try:
+                kept = validate_client_metrics(configs)
+            except ConfigError as error:
+                told = [str(error)]
+        else:
+            told = [f"{key}={text}" for key, text in sorted(configs.items())]
+        if kept:
+            found.overrides.append((path, kept))
+        found.warnings += [f"not taken over of resource {name!r} (type {kind}): {line}" for line in told]
+
+
 def _warn(found: Adoption) -> None:
     metadata = found.metadata
     for topic in found.topics:
         found.warnings += [f"topic {topic.name}: {warning}" for warning in topic_warnings(topic.configs)]
-    for (kind, name), configs in sorted(metadata.configs.items()):
-        for key, value in sorted(configs.items()):
-            if kind == kraft.BROKER and (name, key, value) not in HARMLESS:
-                found.warnings.append(f"the broker's config {key}={value} is not taken over: give it to ottla broker")
-            elif kind not in (kraft.BROKER, kraft.TOPIC):
-                found.warnings.append(f"config {key} of resource {name!r} (type {kind}) is not taken over")
     if metadata.security["client quotas"] > 0:
         found.warnings.append("client quotas are not taken over")
 
@@ -337,6 +366,8 @@ def _nodes(found: Adoption) -> list[Operation]:
         nodes.append(Create(znodes.PRODUCER_ID_BLOCK, znodes.encode(block)))
     for topic in found.topics:
         nodes += znodes.create_topic(topic, epoch)
+    for path, overrides in found.overrides:
+        nodes += znodes.put_configs(path, overrides, existed=False)
     return nodes
 
 

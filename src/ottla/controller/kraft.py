@@ -33,7 +33,7 @@ METADATA_VERSION = "metadata.version"
 FRAME_VERSION = 1
 BATCH_LIMIT = 512 * 1024 * 1024
 
-TOPIC, BROKER = 2, 4  # types of resources that have configs
+TOPIC = 2  # among the types of resources that have configs
 UNCHANGED = -2
 
 # Directories of partitions that are no directories (KIP-858).
