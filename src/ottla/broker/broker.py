@@ -292,7 +292,9 @@ class Broker:
             )
             await self.run_blocking(self.logs.forget, keys)
         self.groups.topics_changed(
-            created=[topic.name for topic in change.created], deleted=[topic.name for topic in change.deleted]
+            created=[topic.name for topic in change.created],
+            deleted=[topic.name for topic in change.deleted],
+            grown=[topic.name for topic, _ in change.grown],
         )
 
     def _create_logs(self, topic: TopicImage, config: TopicConfig, first: int = 0) -> list[Log]:

@@ -79,8 +79,8 @@ class Coordinator:
             if shard.state == READY:
                 shard.flush()
 
-    def topics_changed(self, created: Iterable[str], deleted: Iterable[str], altered: Iterable[str] = ()) -> None:
-        """The broker's logs follow the image. `altered`: topics with other partitions."""
+    def topics_changed(self, created: Iterable[str], deleted: Iterable[str], grown: Iterable[str]) -> None:
+        """The broker's logs have followed a change of topics. `grown`: those with more partitions."""
         created, deleted = list(created), list(deleted)
         if CONSUMER_OFFSETS in deleted:
             shards, self.shards, self._count = self.shards, {}, 0
@@ -88,7 +88,7 @@ class Coordinator:
                 shard.unload(ErrorCode.NOT_COORDINATOR)
         if CONSUMER_OFFSETS in created:
             self._take_up()
-        names = {*created, *deleted, *altered}
+        names = {*created, *deleted, *grown}
         for group in list(self.groups()) if deleted else ():
             for name in deleted:
                 self.carry_out(group, group.offsets.drop_topic(name))
