@@ -22,6 +22,8 @@ COMMANDS = {
     "adopt": "Take over the data of a stopped Apache Kafka.",
     "broker": "Run a broker.",
     "broker-api-versions": "Show which requests the brokers serve.",
+    "console-consumer": "Show the records of topics as they come.",
+    "console-producer": "Send what is typed, a record per line.",
     "consumer-perf-test": "Measure how fast records can be consumed.",
     "dump-log": "Show what lies in the files of a log.",
     "e2e-latency": "Measure how long a record takes from producer to consumer.",

@@ -66,6 +66,7 @@ def test_one_action_is_chosen_or_the_default() -> None:
 
 def test_key_values_are_taken_apart_at_the_first_equals_sign() -> None:
     assert key_values(["a=b=c", " d = e "], "--config") == {"a": "b=c", "d": "e"}
+    assert key_values(["key.separator=\t", "a= "], "--property", exact=True) == {"key.separator": "\t", "a": " "}
     for bad in ("a", "=b", ""):
         with pytest.raises(click.UsageError, match=r"--config .* must be KEY=VALUE"):
             key_values([bad], "--config")

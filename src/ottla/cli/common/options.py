@@ -123,12 +123,12 @@ def given_only_with(ctx: click.Context, action: str, options: Mapping[str, Any],
             raise click.UsageError(f"{name} cannot go with {action}; it is for {' and '.join(actions)}", ctx)
 
 
-def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
-    """`KEY=VALUE` words of a repeated option; a later one wins."""
+def key_values(pairs: Iterable[str], option: str, *, exact: bool = False) -> dict[str, str]:
+    """`KEY=VALUE` words of a repeated option; a later one wins. `exact` keeps the blanks around a value."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise click.UsageError(f"{option} {pair!r} must be KEY=VALUE")
-        found[key.strip()] = value.strip()
+        found[key.strip()] = value if exact else value.strip()
     return found

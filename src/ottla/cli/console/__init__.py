@@ -1,0 +1,1 @@
+"""What the console producer and the console consumer are made of: readers, formatters, and how values are coded."""

@@ -1,1 +1,0 @@
-"""Classic groups: members join, one of them assigns, all sync (KIP-62 and what came after)."""
