@@ -22,6 +22,7 @@ COMMANDS = {
     "adopt": "Take over the data of a stopped Apache Kafka.",
     "broker": "Run a broker.",
     "broker-api-versions": "Show which requests the brokers serve.",
+    "configs": "Show and change settings of topics, brokers, groups and clients.",
     "console-consumer": "Show the records of topics as they come.",
     "console-producer": "Send what is typed, a record per line.",
     "consumer-perf-test": "Measure how fast records can be consumed.",
