@@ -54,7 +54,7 @@ class Commit:
     def _advance(self, offset: int) -> None:
         partition = self._partition
         if offset > partition.high_watermark:
-            partition.high_watermark = partition.last_stable_offset = offset
+            partition.advance(offset)
         size = 0
         while self._hidden and self._hidden[0][0] <= offset:
             size += self._hidden.popleft()[1]

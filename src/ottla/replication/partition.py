@@ -14,6 +14,9 @@ batch. What is refused, and how (A2 INT-028, notes of KIP-467):
     fewer replicas in sync than min.insync.replicas, with acks=all             NOT_ENOUGH_REPLICAS
     a producer's epoch or sequence                                             see storage/producers.py
 
+A transactional batch needs a transaction that the coordinator knows of. With read_committed, consumers see what lies
+below the last stable offset, where the oldest undecided transaction begins.
+
 With one replica, a record is committed when it is written, or flushed where the topic asks for it (commit.py): that is
 the high watermark.
 """
@@ -45,13 +48,14 @@ from ottla.replication.refused import Refused
 from ottla.storage.errors import StorageError
 from ottla.storage.flush import LogFlusher
 from ottla.storage.log import Log
-from ottla.storage.producers import InvalidProducerEpoch, OutOfOrderSequence
+from ottla.storage.producers import CoordinatorFenced, InvalidProducerEpoch, OutOfOrderSequence
 from ottla.storage.recompression import compression_levels, recompressed, wanted_codec
 
 MAX_LONG = (1 << 63) - 1
 SMALL_BATCH, SMALL_PAYLOAD = 64 * 1024, 256 * 1024  # looked through on the spot: as sent, and unpacked
 SMALL_PACKED = 16 * 1024  # and packed anew on the spot
 ATTRIBUTES = CRC_START + 1  # their lower byte
+MARKER_SIZE = 78  # of the batch that ends a transaction
 PAYLOAD_LIMIT = 128 * 1024 * 1024  # that a batch may unpack to where its records must be looked at
 
 
@@ -94,8 +98,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.is_internal = is_internal
         self.isr_size = 1
-        self.high_watermark = log.end_offset
-        self.last_stable_offset = log.end_offset
+        self.last_stable_offset = 0
+        self.advance(log.end_offset)
         self.offline: str | None = None  # why nobody can use it
         self.waiters: set[Waiter] = set()
         self.commit: Commit | None = None
@@ -150,11 +154,19 @@ class Partition:
         return self.log.start_offset
 
     def append(
-        self, batch: memoryview, now_ms: int, *, all_replicas: bool, zstd: bool, prepared: bool = False
+        self,
+        batch: memoryview,
+        now_ms: int,
+        *,
+        all_replicas: bool,
+        zstd: bool,
+        prepared: bool = False,
+        in_transaction: bool = False,
     ) -> tuple[int, int]:
         """Write what a producer sent. Returns its first offset and its append time (-1: records keep their own).
 
         `zstd`: the producer may know that codec. `prepared`: this is what `prepare` has made of what was sent.
+        `in_transaction`: the coordinator knows of a transaction of this producer on this partition.
         """
         if self.offline is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
@@ -189,7 +201,7 @@ class Partition:
         if count <= 0 or last_delta != count - 1:
             raise Refused(ErrorCode.INVALID_RECORD, f"{count} records, last offset delta {last_delta}")
         if attributes & (CONTROL | TRANSACTIONAL | TIMESTAMP_TYPE) or attributes & CODEC_MASK >= ZSTD:
-            self._check_attributes(attributes, zstd or prepared)
+            self._check_attributes(attributes, zstd or prepared, in_transaction)
         if all_replicas and self.isr_size < config.min_insync_replicas:
             raise Refused(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -201,6 +213,8 @@ class Partition:
             duplicate = self._check_sequence(producer_id, epoch, first, (first + last_delta) & 0x7FFFFFFF)
             if duplicate is not None:
                 return duplicate
+            if producer_id in self.log.producers.open and not attributes & TRANSACTIONAL:
+                raise Refused(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has a transaction open here")
         if size > config.segment_bytes:
             raise Refused(
                 ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes; segment.bytes is {config.segment_bytes}"
@@ -208,7 +222,9 @@ class Partition:
         if (config.compression_type != "producer" or "compact" in config.cleanup_policy) and not prepared:
             batch, was = self._prepare_small(batch), batch
             if batch is not was:
-                return self.append(batch, now_ms, all_replicas=all_replicas, zstd=True, prepared=True)
+                return self.append(
+                    batch, now_ms, all_replicas=all_replicas, zstd=True, prepared=True, in_transaction=in_transaction
+                )
         append_time = -1
         if config.message_timestamp_type == "CreateTime":
             self._check_timestamps(base_timestamp, timestamp, now_ms)
@@ -224,9 +240,45 @@ class Partition:
             self.commit.appended(size)
             return base_offset, append_time
         self.high_watermark = self.last_stable_offset = self.log.end_offset
+        if self.log.producers.open:
+            self._find_stable()
         if self.waiters:
             self.wake(size)
         return base_offset, append_time
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, commit: bool, now_ms: int
+    ) -> int:
+        """Write the marker of a producer's transaction; returns the offset behind it."""
+        if self.offline is not None:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        log = self.log
+        try:
+            log.producers.check_marker(producer_id, epoch, coordinator_epoch)
+            log.append_marker(producer_id, epoch, coordinator_epoch, self.leader_epoch, commit=commit, now_ms=now_ms)
+        except InvalidProducerEpoch as error:
+            raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, str(error)) from None
+        except CoordinatorFenced as error:
+            raise Refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED, str(error)) from None
+        except (StorageError, OSError) as error:
+            log.failed(error)
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if self.commit is not None:
+            self.commit.appended(MARKER_SIZE)
+        else:
+            self.advance(log.end_offset)
+            self.wake(MARKER_SIZE)
+        return log.end_offset
+
+    def advance(self, high_watermark: int) -> None:
+        """All below is committed."""
+        self.high_watermark = high_watermark
+        self._find_stable()
+
+    def _find_stable(self) -> None:
+        """Transactions that began before the log does are no more to be seen, decided or not."""
+        stable = self.log.producers.stable_below(self.high_watermark)
+        self.last_stable_offset = max(stable, min(self.log.start_offset, self.high_watermark))
 
     def delete_records(self, offset: int) -> int:
         """Let the log begin at `offset`, or at the high watermark for -1. Returns where it begins now."""
@@ -238,6 +290,7 @@ class Partition:
         if not 0 <= wanted <= self.high_watermark:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset}; the high watermark is {self.high_watermark}")
         self.log.move_start(wanted)
+        self._find_stable()
         return self.log.start_offset
 
     # -- checks --------------------------------------------------------------------------------------------------
@@ -249,10 +302,10 @@ class Partition:
             return Refused(ErrorCode.INVALID_RECORD, "a request carries one batch for each partition")
         return Refused(ErrorCode.CORRUPT_MESSAGE, f"batch length {length} in {size} bytes")
 
-    def _check_attributes(self, attributes: int, zstd: bool) -> None:
+    def _check_attributes(self, attributes: int, zstd: bool, in_transaction: bool) -> None:
         if attributes & CONTROL:
             raise Refused(ErrorCode.INVALID_RECORD, "clients may not write control records")
-        if attributes & TRANSACTIONAL:
+        if attributes & TRANSACTIONAL and not in_transaction:
             raise Refused(ErrorCode.INVALID_TXN_STATE, "the producer has no transaction on this partition")
         if attributes & TIMESTAMP_TYPE and self.config.message_timestamp_type == "CreateTime":
             raise Refused(ErrorCode.INVALID_TIMESTAMP, "a producer may not claim LogAppendTime")

@@ -1,7 +1,7 @@
 """The log of one partition: segments in a row, the producers and leader epochs that wrote them.
 
     orders-0/
-      00000000000000000000.log .index .timeindex      segments (segment.py)
+      00000000000000000000.log .index .timeindex      segments (segment.py), with .txnindex where it has aborts
       00000000000000001041.log …                      the last one is written to
       00000000000000001041.snapshot                   producers as of that offset (producers.py)
       leader-epoch-checkpoint                         (epochs.py)
@@ -25,11 +25,21 @@ import random
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from ottla.config.topic import TopicConfig
-from ottla.protocol.batch import CONTROL, BatchHeader, read_header
-from ottla.protocol.records import first_at_or_after, max_timestamp_record
+from ottla.protocol.batch import CONTROL, HEADER, TRANSACTIONAL, BatchHeader, read_header
+from ottla.protocol.records import (
+    ABORT,
+    COMMIT,
+    control_batch,
+    control_type,
+    first_at_or_after,
+    iter_records,
+    marker_coordinator_epoch,
+    max_timestamp_record,
+)
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptLog, OffsetOutOfRange
 from ottla.storage.file import FileSlice, Handles
@@ -38,6 +48,7 @@ from ottla.storage.producers import CorruptSnapshot, ProducerStates
 from ottla.storage.scan import NEVER
 from ottla.storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
 from ottla.storage.survey import snapshots_in, survey
+from ottla.storage.transactions import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +72,7 @@ class Log:
         "directory",
         "end_offset",
         "epochs",
+        "has_aborted",
         "on_failure",
         "on_roll",
         "producers",
@@ -80,6 +92,7 @@ class Log:
         self.end_offset = 0
         self.recovery_point = 0
         self.producers = ProducerStates()
+        self.has_aborted = False  # transactions, in any segment
         self.epochs = LeaderEpochs(directory / EPOCH_FILE)
         self.on_failure: Callable[[Log, Exception], None] | None = None  # told when the disk lets us down
         self.on_roll: Callable[[Log, Segment], None] | None = None  # told of each segment that is now complete
@@ -97,6 +110,7 @@ class Log:
         """Take up the log as it lies on disk. CorruptLog, and nothing is changed, when what was flushed is damaged."""
         found = survey(self.directory)
         found.sweep()
+        self.has_aborted = found.has_txn_indexes
         has_gaps = was_compacted or "compact" in self.config.cleanup_policy
         flushed = NEVER if clean else recovery_point
         trusted, checked = found.split(flushed)
@@ -137,12 +151,13 @@ class Log:
         """Look through what may not have reached the disk, and cut off what is damaged of it."""
         for at, (base, following) in enumerate(checked):
             segment = Segment(self.directory, base)
+            aborted: list[AbortedTransaction] = []
             behind = segment.recover(
                 check_from=recovery_point,
                 highest=following - 1,
                 gaps=has_gaps,
                 interval=self.config.index_interval_bytes,
-                visit=self._replay,
+                visit=partial(self._replay, segment, aborted),
             )
             is_last = at == len(checked) - 1
             if segment.next_offset < recovery_point and (behind or is_last or not has_gaps):
@@ -152,6 +167,7 @@ class Log:
                     f"and up to {recovery_point} it had been on disk"
                 )
             segment.cut()
+            segment.aborted.replace(aborted)
             self._add(segment)
             if behind:
                 logger.warning(
@@ -251,7 +267,28 @@ class Log:
         if header[9] >= 0 and not header[5] & CONTROL:
             first = header[11]
             self.producers.appended(header[9], header[10], first, (first + header[6]) & 0x7FFFFFFF, base, timestamp)
+            if header[5] & TRANSACTIONAL:
+                self.producers.begun(header[9], base)
         return base
+
+    def append_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, leader_epoch: int, *, commit: bool, now_ms: int
+    ) -> int:
+        """End the transaction of this producer, if it has one here; returns the offset of the marker."""
+        batch = control_batch(
+            COMMIT if commit else ABORT,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+        )
+        offset = self.append(batch, leader_epoch, HEADER.unpack_from(batch), now_ms)
+        first = self.producers.marked(producer_id, epoch, coordinator_epoch, offset, now_ms)
+        if first is not None and not commit:
+            stable = self.producers.stable_below(self.end_offset)
+            self.active.aborted.append(AbortedTransaction(first, offset, producer_id, stable))
+            self.has_aborted = True
+        return offset
 
     def roll(self) -> Segment:
         """Begin a new segment at the end offset; an empty one is new already."""
@@ -351,6 +388,22 @@ class Log:
                 return data, length
             at, offset = at + 1, following  # a gap at the segment's end, left by compaction
         return active.read(offset, limit, below, at_least_one)
+
+    def aborted(self, offset: int, size: int) -> list[AbortedTransaction]:
+        """The aborted transactions that may have records in the `size` bytes read from `offset` on."""
+        if not self.has_aborted:
+            return []
+        at = max(0, bisect_right(self._bases, offset) - 1)
+        self._use(self.segments[at])
+        below = self.segments[at].upper_bound(offset, size)
+        found = []
+        for segment in self.segments[at:]:
+            for one in segment.aborted.entries:
+                if one.last_offset >= offset and one.first_offset < below:
+                    found.append(one)
+                if one.last_stable_offset >= below:
+                    return found
+        return found
 
     def batches(self, offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
         """Every batch from the one with `offset` on."""
@@ -461,7 +514,7 @@ class Log:
             at = max(0, bisect_right(self._bases, replay_from) - 1)
             for segment in self.segments[at:]:
                 if segment.next_offset > replay_from:
-                    segment.scan_headers(lambda header: self._replay(header) if header[0] >= replay_from else None)
+                    segment.scan_headers(partial(self._replay_from, replay_from, segment))
                     segment.let_go()
 
     def _recall(self, offset: int) -> None:
@@ -497,13 +550,33 @@ class Log:
             for segment, _ in tails:
                 segment.let_go()
 
-    def _replay(self, header: tuple[int, ...]) -> None:
-        """Learn from a batch's header, as append does."""
-        self.epochs.assign(header[2], header[0])
-        if header[9] >= 0 and not header[5] & CONTROL:
+    def _replay(
+        self, segment: Segment, aborted: list[AbortedTransaction], header: tuple[int, ...], position: int
+    ) -> None:
+        """Learn from a batch, as append does; `aborted` gets the transaction that it aborts."""
+        base, attributes, producer_id, epoch = header[0], header[5], header[9], header[10]
+        self.epochs.assign(header[2], base)
+        if producer_id < 0:
+            return
+        if not attributes & CONTROL:
             first = header[11]
             last = (first + header[6]) & 0x7FFFFFFF
-            self.producers.appended(header[9], header[10], first, last, header[0], header[8])
+            self.producers.appended(producer_id, epoch, first, last, base, header[8])
+            if attributes & TRANSACTIONAL:
+                self.producers.begun(producer_id, base)
+            return
+        marker = next(iter_records(segment.batch_at(position), DECOMPRESSED_LIMIT), None)
+        kind = COMMIT if marker is None else control_type(marker.key)  # compaction has left it empty: it is over
+        coordinator_epoch = -1 if marker is None else marker_coordinator_epoch(marker.value)
+        begin = self.producers.marked(producer_id, epoch, coordinator_epoch, base, header[8])
+        if begin is not None and kind == ABORT:
+            aborted.append(AbortedTransaction(begin, base, producer_id, self.producers.stable_below(base + 1)))
+            self.has_aborted = True
+
+    def _replay_from(self, offset: int, segment: Segment, header: tuple[int, ...], position: int) -> None:
+        """The same for batches from `offset` on of a segment whose index of aborted transactions is complete."""
+        if header[0] >= offset:
+            self._replay(segment, [], header, position)
 
 
 def fsync_directory(path: Path) -> None:

@@ -6,6 +6,7 @@ For each producer id: its epoch and the last five batches (first sequence, last 
     same epoch, first sequence = last + 1            in order
     newer epoch, first sequence = 0                  in order
     nothing known of the producer                    in order, whatever its sequence (its state may have expired)
+    same epoch, known only by a marker               in order if it begins with 0
     older epoch                                      INVALID_PRODUCER_EPOCH
     anything else                                    OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -17,11 +18,16 @@ offset, in Kafka's format:
            | timestamp int64 | coordinator epoch int32 | first offset of the open transaction int64
 
 That is one batch of each producer; whoever loads a snapshot finds the others in the log, and has them recalled.
+
+A transaction is open from its first batch to its marker. What lies behind the first batch of the oldest open one is not
+decided: readers of committed records see what is below, the last stable offset. A marker counts when it is committed
+itself. A marker may bring a newer epoch (KIP-890); then sequences begin anew.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import deque
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +48,10 @@ class InvalidProducerEpoch(Exception):
 
 class OutOfOrderSequence(Exception):
     """A batch before this one is missing."""
+
+
+class CoordinatorFenced(Exception):
+    """A marker from a coordinator that has been replaced."""
 
 
 class CorruptSnapshot(ValueError):
@@ -92,10 +102,12 @@ class ProducerState:
 
 
 class ProducerStates:
-    __slots__ = ("_states",)
+    __slots__ = ("_ended", "_states", "open")
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
+        self.open: dict[int, ProducerState] = {}  # those with an open transaction, the oldest first
+        self._ended: deque[tuple[int, int]] = deque()  # first and last offset of those whose markers may not count yet
 
     def __len__(self) -> int:
         return len(self._states)
@@ -113,9 +125,7 @@ class ProducerStates:
             return None
         if epoch == state.epoch:
             batches = state.batches
-            if not batches:
-                return None
-            newest = batches[-1][1]
+            newest = batches[-1][1] if batches else -1
             if first == newest + 1 or (first == 0 and newest == 0x7FFFFFFF):
                 return None
             for old_first, old_last, offset, timestamp in batches:
@@ -130,13 +140,59 @@ class ProducerStates:
 
     def appended(self, producer_id: int, epoch: int, first: int, last: int, offset: int, timestamp: int) -> None:
         state = self._states.get(producer_id)
-        if state is None or state.epoch != epoch:
+        if state is None:
             state = self._states[producer_id] = ProducerState(epoch)
+        elif state.epoch != epoch:
+            state.epoch = epoch
+            state.batches.clear()
         batches = state.batches
         batches.append((first, last, offset, timestamp))
         if len(batches) > REMEMBERED:
             del batches[0]
         state.timestamp = timestamp
+
+    def begun(self, producer_id: int, offset: int) -> None:
+        """A transactional batch was appended, after which `appended` was called."""
+        if producer_id not in self.open:
+            state = self.open[producer_id] = self._states[producer_id]
+            state.transaction_start = offset
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        state = self._states.get(producer_id)
+        if state is None:
+            return
+        if epoch < state.epoch:
+            raise InvalidProducerEpoch(f"producer {producer_id}: epoch {epoch}, the current one is {state.epoch}")
+        if coordinator_epoch < state.coordinator_epoch:
+            raise CoordinatorFenced(
+                f"producer {producer_id}: coordinator epoch {coordinator_epoch}, known is {state.coordinator_epoch}"
+            )
+
+    def marked(self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int) -> int | None:
+        """A marker was appended at `offset`; returns where the transaction began, None when there was none."""
+        state = self._states.get(producer_id)
+        if state is None:
+            state = self._states[producer_id] = ProducerState(epoch)
+        elif epoch > state.epoch:
+            state.epoch = epoch
+            state.batches.clear()
+        state.coordinator_epoch = max(coordinator_epoch, state.coordinator_epoch)
+        state.timestamp = timestamp
+        if self.open.pop(producer_id, None) is None:
+            return None
+        first, state.transaction_start = state.transaction_start, -1
+        self._ended.append((first, offset))
+        return first
+
+    def stable_below(self, high_watermark: int) -> int:
+        """The last stable offset where the high watermark is this."""
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            ended.popleft()
+        stable = min((first for first, _ in ended), default=high_watermark)
+        for state in self.open.values():
+            return min(stable, state.transaction_start, high_watermark)
+        return min(stable, high_watermark)
 
     def recall(self, producer_id: int, epoch: int, first: int, last: int, offset: int, timestamp: int) -> None:
         """Put a batch before the last one of its producer, if that is all that is known of it. Oldest first."""
@@ -155,6 +211,8 @@ class ProducerStates:
 
     def clear(self) -> None:
         self._states.clear()
+        self.open.clear()
+        self._ended.clear()
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -180,7 +238,7 @@ class ProducerStates:
 
     def decode(self, data: bytes) -> None:
         entries = read_snapshot(data)
-        self._states.clear()
+        self.clear()
         for entry in entries:
             state = self._states[entry.producer_id] = ProducerState(entry.epoch)
             state.timestamp = entry.timestamp
@@ -190,6 +248,9 @@ class ProducerStates:
                 state.batches.append(
                     (entry.first_sequence, entry.last_sequence, entry.last_offset - entry.offset_delta, entry.timestamp)
                 )
+        for entry in sorted(entries, key=lambda entry: entry.transaction_start):
+            if entry.transaction_start >= 0:
+                self.open[entry.producer_id] = self._states[entry.producer_id]
 
     def save(self, path: Path) -> None:
         replace_file(path, self.encode(), sync=False)

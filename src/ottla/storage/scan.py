@@ -23,7 +23,7 @@ HEADERS_ONLY = 64 * 1024
 NEVER = 1 << 63
 UNTIMED = 1 << 62  # later than any batch: records of format 0 have no time, and never make a segment look old
 
-Visit = Callable[[tuple[int, ...]], None]  # called with a header as unpacked
+Visit = Callable[[tuple[int, ...], int], None]  # called with a header as unpacked, and where it lies
 
 
 @dataclass(slots=True)
@@ -95,6 +95,9 @@ def scan(
             elif max_timestamp > time_index.last_key:
                 time_index.append(max_timestamp, max_timestamp_offset - base_offset)
             since = 0
+        if visit is not None and (producer >= 0 or epoch != latest_epoch):
+            latest_epoch = epoch
+            visit(header, position)
         if timestamp > max_timestamp:
             max_timestamp, max_timestamp_offset = timestamp, last
             if first_timestamp == UNTIMED:
@@ -102,9 +105,6 @@ def scan(
         since += length
         position += length
         next_offset = last + 1
-        if visit is not None and (producer >= 0 or epoch != latest_epoch):
-            latest_epoch = epoch
-            visit(header)
     return Scanned(position, next_offset, max_timestamp, max_timestamp_offset, first_timestamp, since)
 
 

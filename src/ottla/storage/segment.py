@@ -1,8 +1,9 @@
-"""One segment of a log: `<base offset>.log` with whole record batches, and its two indexes.
+"""One segment of a log: `<base offset>.log` with whole record batches, and its indexes.
 
     00000000000000001041.log         batches, one after the other, as they came over the wire
     00000000000000001041.index       offset -> position      (index.py)
     00000000000000001041.timeindex   timestamp -> offset
+    00000000000000001041.txnindex    aborted transactions, where there are any (transactions.py)
 
 A sealed segment (all but the last) that was closed properly is taken up by its name and size alone; its indexes are
 looked at when somebody needs them. Only the last segment of a log is written to. An append is one write to the page
@@ -24,9 +25,10 @@ from ottla.storage.file import FileSlice, SegmentFile
 from ottla.storage.index import KEY, VALUE, OffsetIndex, TimeIndex
 from ottla.storage.leftovers import DELETED_SUFFIX
 from ottla.storage.scan import NEVER, UNTIMED, Scanned, Visit, scan
+from ottla.storage.transactions import TXN_INDEX_SUFFIX as TXN_INDEX_SUFFIX
+from ottla.storage.transactions import TransactionIndex
 
 LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX = ".log", ".index", ".timeindex", ".snapshot"
-TXN_INDEX_SUFFIX = ".txnindex"
 
 SMALL_READ = 64 * 1024  # read at once; more is read as the client's socket drains
 SCAN_CHUNK = 64 * 1024
@@ -48,6 +50,7 @@ class Segment:
         "_hints",
         "_loaded",
         "_since_index",
+        "aborted",
         "base_offset",
         "directory",
         "file",
@@ -67,6 +70,7 @@ class Segment:
         self.file = SegmentFile(directory / file_name(base_offset, LOG_SUFFIX))
         self.index = OffsetIndex(directory / file_name(base_offset, INDEX_SUFFIX))
         self.time_index = TimeIndex(directory / file_name(base_offset, TIME_INDEX_SUFFIX))
+        self.aborted = TransactionIndex(directory / file_name(base_offset, TXN_INDEX_SUFFIX))
         self.size = 0
         self.next_offset = base_offset
         self.max_timestamp = -1
@@ -205,7 +209,7 @@ class Segment:
         return scanned
 
     def scan_headers(self, visit: Visit) -> None:
-        """Show `visit` the headers of batches of producers, and those where the leader epoch changes."""
+        """Show `visit` the batches of producers, and those where the leader epoch changes."""
         scanned = scan(self.file.fd, self.size, self.base_offset, check_from=NEVER, visit=visit)
         if scanned.end < self.size:
             raise self.damage_at(scanned.end)
@@ -282,6 +286,7 @@ class Segment:
         os.fsync(self.file.fd)
         self.index.fsync()
         self.time_index.fsync()
+        self.aborted.fsync()
 
     @property
     def has_unwritten_indexes(self) -> bool:
@@ -299,6 +304,7 @@ class Segment:
         position = self.position_of(offset)
         os.ftruncate(self.file.fd, position)
         self._hints.clear()
+        self.aborted.truncate_to(offset)
         self.index.cut(VALUE, position)
         self.time_index.cut(VALUE, offset - self.base_offset)
         self.size, self.next_offset, self._since_index = position, self.base_offset, 0
@@ -312,6 +318,7 @@ class Segment:
         """Close the files until somebody needs them again."""
         self.index.close()
         self.time_index.close()
+        self.aborted.let_go()
         self.file.let_go()
 
     def close(self) -> None:
@@ -451,6 +458,12 @@ class Segment:
             if after >= end:
                 break
         return cut
+
+    def upper_bound(self, offset: int, size: int) -> int:
+        """An offset that no batch of the `size` bytes read from `offset` on reaches, as far as can be seen cheaply."""
+        self.load()
+        entry = self.index.ceiling(VALUE, self.position_of(offset) + size)
+        return self.next_offset if entry is None else entry[KEY] + self.base_offset
 
     def batches_not_older(self, timestamp: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of the batches, of `offset` or later, whose newest record is not older than `timestamp`.

@@ -1,7 +1,7 @@
 """What lies in a partition's directory, and what it means after a crash. Decisions only; log.py acts on them.
 
     <20 digits>.log                  a segment
-    <20 digits>.index .timeindex     its indexes; without a `.log` they are left over
+    <20 digits>.index .timeindex .txnindex   its indexes; without a `.log` they are left over
     <20 digits>.snapshot             producers as of that offset
     *.cleaned *.swap *.deleted       see leftovers.py
     *.tmp                            a small file that was not put in its place
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ottla.storage import leftovers
 from ottla.storage.scan import NEVER
-from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX
+from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 
 TEMPORARY_SUFFIX = ".tmp"
 DIGITS = 20
@@ -31,6 +31,7 @@ class Contents:
     sizes: dict[int, int] = field(default_factory=dict)  # of segments, by base offset
     snapshots: list[int] = field(default_factory=list)  # their offsets, newest first
     leftovers: list[str] = field(default_factory=list)  # paths of files that are of no more use
+    has_txn_indexes: bool = False
 
     def split(self, flushed: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Segments that are surely on disk, and those to check: base offset, and that of the next one."""
@@ -67,8 +68,9 @@ def survey(directory: Path) -> Contents:
                 found.sizes[int(stem)] = entry.stat().st_size
             elif suffix == SNAPSHOT_SUFFIX:
                 found.snapshots.append(int(stem))
-            elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            elif suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
                 indexes.append((int(stem), entry.path))
+                found.has_txn_indexes |= suffix == TXN_INDEX_SUFFIX
         else:
             found.snapshots.sort(reverse=True)
             found.leftovers += [path for base, path in indexes if base not in found.sizes]

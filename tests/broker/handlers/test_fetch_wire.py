@@ -106,6 +106,7 @@ def answers(draw, version):
                     records,
                     len(records or b""),
                     draw(st.none() | st.tuples(st.integers(0, 2**31 - 1), offset)) if version >= 12 else None,
+                    draw(st.none() | st.lists(st.tuples(offset, offset), max_size=2)) if version >= 4 else None,
                 )
             )
     return found + found[-1:] * draw(st.sampled_from([0, 130]))
@@ -134,7 +135,7 @@ def test_what_the_writer_writes_the_schema_reads(version):
                 one.log_start_offset,
                 bytes(one.records),
                 (one.diverging_epoch.epoch, one.diverging_epoch.end_offset),
-                one.aborted_transactions,
+                [(each.producer_id, each.first_offset) for each in one.aborted_transactions],
                 one.preferred_read_replica,
             )
             for topic in body.responses
@@ -150,7 +151,7 @@ def test_what_the_writer_writes_the_schema_reads(version):
                 one.log_start if version >= 5 else -1,
                 one.records or b"",
                 one.diverging or (-1, -1),
-                [],
+                one.aborted or [],
                 -1,
             )
             for one in found

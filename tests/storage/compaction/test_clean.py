@@ -10,7 +10,7 @@ from ottla.protocol.batch import CorruptBatch
 from ottla.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from ottla.protocol.records import ABORT, COMMIT, Record, build_batch, control_batch
 from ottla.storage.compaction.clean import Uncleanable
-from ottla.storage.compaction.transactions import AbortedTransaction, encode_txn_index, read_txn_index
+from ottla.storage.transactions import AbortedTransaction, encode_txn_index, read_txn_index
 from support.compacting import Cleaner, contents, headers, write, write_batch
 from support.scribe import NOW, Scribe
 

@@ -139,6 +139,9 @@ def read_partition(
     except (OSError, StorageError) as error:
         log.failed(error)
         return Fetched(wanted, ErrorCode.KAFKA_STORAGE_ERROR, high_watermark, stable, log.start_offset)
+    if size and request.isolation == READ_COMMITTED and log.has_aborted:
+        aborted = [(one.producer_id, one.first_offset) for one in log.aborted(wanted.offset, size)]
+        return Fetched(wanted, 0, high_watermark, stable, log.start_offset, records, size, None, aborted)
     return Fetched(wanted, 0, high_watermark, stable, log.start_offset, records, size)
 
 
@@ -185,7 +188,7 @@ class ParkedFetch(Parked):
         self._partitions = [topics[one.topic][one.index] for one in wanted]
         for partition in self._partitions:
             partition.waiters.add(self)
-        self._timer = broker.loop.call_later(request.max_wait_ms / 1000, self._finish)
+        self._timer = broker.loop.call_later(request.max_wait_ms / 1000, self._finish, True)
 
     def appended(self, size: int) -> None:
         self._size += size
@@ -200,10 +203,13 @@ class ParkedFetch(Parked):
         for partition in self._partitions:
             partition.waiters.discard(self)
 
-    def _finish(self) -> None:
-        self.cancel()
+    def _finish(self, time_is_up: bool = False) -> None:
+        self._waking = None
         try:
-            found, _, _ = collect(self._broker, self._wanted, self._request, self._version)
+            found, size, urgent = collect(self._broker, self._wanted, self._request, self._version)
+            if not (time_is_up or urgent or size) and self._request.isolation == READ_COMMITTED:
+                return  # all of it is in transactions that are not decided
+            self.cancel()
             reply = answer(
                 self._broker,
                 self.connection,

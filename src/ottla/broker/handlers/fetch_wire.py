@@ -19,6 +19,7 @@ from ottla.storage.file import FileSlice
 FORMAT_2, SESSIONS, LEADER_EPOCHS, ZSTD, RACK, FLEXIBLE, TOPIC_IDS, REPLICA_STATE_TAGGED = 4, 7, 9, 10, 11, 12, 13, 15
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_ABORTED = struct.Struct(">qq")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 
 # replica id (to v14), max wait, min bytes, max bytes (v3), isolation (v4), session id and epoch (v7)
@@ -67,6 +68,7 @@ class Fetched(NamedTuple):
     records: bytes | FileSlice | None = None
     size: int = 0
     diverging: tuple[int, int] | None = None
+    aborted: list[tuple[int, int]] | None = None  # producer id and first offset of transactions
 
     def release(self) -> None:
         """The records will not be sent."""
@@ -257,11 +259,19 @@ def write_response(
         for one in partitions:
             out += answer_struct.pack(one.wanted.index, *one[1:stop])
             if flexible:
-                out += b"\1\xff\xff\xff\xff"  # no aborted transactions, no preferred replica
+                if one.aborted:
+                    out += unsigned(len(one.aborted) + 1)
+                    for transaction in one.aborted:
+                        out += _ABORTED.pack(*transaction) + b"\0"
+                    out += b"\xff\xff\xff\xff"
+                else:
+                    out += b"\1\xff\xff\xff\xff"  # no aborted transactions, no preferred replica
                 out += unsigned(one.size + 1)
             else:
                 if version >= FORMAT_2:
-                    out += b"\0\0\0\0"
+                    out += _INT32.pack(len(one.aborted or ()))
+                    for transaction in one.aborted or ():
+                        out += _ABORTED.pack(*transaction)
                 if version >= RACK:
                     out += b"\xff\xff\xff\xff"
                 out += _INT32.pack(one.size)

@@ -52,15 +52,10 @@ from ottla.protocol.spans import Span, copied, iter_spans, shifted
 from ottla.storage.compaction.decisions import MAX_LONG, Files, groups
 from ottla.storage.compaction.job import Group, Job, Totals
 from ottla.storage.compaction.offset_map import OffsetMap
-from ottla.storage.compaction.transactions import (
-    TXN_INDEX_SUFFIX,
-    AbortedTransaction,
-    CleanedTransactions,
-    encode_txn_index,
-    read_txn_index,
-)
+from ottla.storage.compaction.transactions import CleanedTransactions
 from ottla.storage.index import OffsetIndex, TimeIndex
 from ottla.storage.leftovers import CLEANED_SUFFIX
+from ottla.storage.transactions import TXN_INDEX_SUFFIX, AbortedTransaction, encode_txn_index, read_txn_index
 
 PAYLOAD_LIMIT = 512 * 1024 * 1024  # of one batch, unpacked
 LARGEST_FILE = (1 << 31) - 1  # an index entry has 31 bits for a position

@@ -2,54 +2,16 @@
 
 A batch of an aborted transaction goes, whatever its keys. The marker that ends a transaction stays until no batch of it
 is left, and then until its own delete horizon, so that readers who have seen the data learn how it ended.
-
-The aborted transactions whose marker lies in a segment stand in its `<base>.txnindex`:
-
-    version int16 = 0 | producer id int64 | first offset int64 | last offset int64 | last stable offset int64
-
-in the order of their markers; the file is there only where there is one.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from heapq import heapify, heappop
-from pathlib import Path
-from typing import NamedTuple
 
 from ottla.protocol.batch import BatchHeader
 from ottla.protocol.records import ABORT, COMMIT
-
-TXN_INDEX_SUFFIX = ".txnindex"
-
-_ENTRY = struct.Struct(">hqqqq")
-
-
-class AbortedTransaction(NamedTuple):
-    first_offset: int
-    last_offset: int  # of its marker
-    producer_id: int
-    last_stable_offset: int
-
-
-def read_txn_index(path: Path) -> list[AbortedTransaction]:
-    """What the file holds; a torn entry at its end is left out."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    whole = len(data) - len(data) % _ENTRY.size
-    return [
-        AbortedTransaction(first, last, producer_id, stable)
-        for _, producer_id, first, last, stable in _ENTRY.iter_unpack(data[:whole])
-    ]
-
-
-def encode_txn_index(entries: Iterable[AbortedTransaction]) -> bytes:
-    return b"".join(
-        _ENTRY.pack(0, one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset) for one in entries
-    )
+from ottla.storage.transactions import AbortedTransaction
 
 
 class CleanedTransactions:
