@@ -42,6 +42,16 @@ def command(file: str | None, overrides: tuple[str, ...], log_format: str, log_l
     Properties have Kafka's names (docs/configuration.md); --override wins over the file. When it serves, it prints
     `ottla broker ID ready on HOST:PORT` to stdout; logs go to stderr.
     """
+    return run(file, overrides, log_format, log_level)
+
+
+def run(file: str | None, overrides: Iterable[str], log_format: str, log_level: str) -> int:
+    """Runs a broker with the properties of a file and of `--override`; returns the exit status."""
+    return serve(properties_of(file, overrides), log_format, log_level)
+
+
+def properties_of(file: str | None, overrides: Iterable[str]) -> dict[str, str]:
+    """What the file says, and before it what the overrides say."""
     properties = {}
     if file is not None:
         try:
@@ -51,7 +61,7 @@ def command(file: str | None, overrides: tuple[str, ...], log_format: str, log_l
         except PropertiesError as error:
             raise Misconfigured(str(error)) from None
     properties.update(parse_overrides(overrides))
-    return serve(properties, log_format, log_level)
+    return properties
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
@@ -65,15 +75,21 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def serve(properties: dict[str, str], log_format: str, log_level: str) -> int:
-    """Runs a broker with these properties; returns the exit status."""
+def configured(properties: dict[str, str]) -> BrokerConfig:
+    """The configuration that these properties make; Misconfigured where they are illegal."""
     try:
         config = BrokerConfig.from_properties(properties)
-        owner = _owner(config.log_dirs)
+        owner = owner_of(config.log_dirs)
         if owner is not None and not properties.keys() & {"node.id", "broker.id"}:
             config = BrokerConfig.from_properties({**properties, "node.id": owner})
     except ConfigError as error:
         raise Misconfigured(str(error)) from None
+    return config
+
+
+def serve(properties: dict[str, str], log_format: str, log_level: str) -> int:
+    """Runs a broker with these properties; returns the exit status."""
+    config = configured(properties)
     logs.set_up(log_format, log_level)
     for warning in config.warnings:
         log.warning("%s", warning)
@@ -90,7 +106,7 @@ def serve(properties: dict[str, str], log_format: str, log_level: str) -> int:
         raise Failure(str(error)) from None
 
 
-def _owner(directories: Iterable[str]) -> str | None:
+def owner_of(directories: Iterable[str | Path]) -> str | None:
     """The id of the broker whose data lie there; where none was configured it is taken up, as in Kafka."""
     for directory in directories:
         try:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
-from ottla.cli.common.invocation import INTERRUPTED, MISUSED, Invocation
+from ottla.cli.common.invocation import COMPLETION, INTERRUPTED, MISUSED, Invocation
 from ottla.cli.common.kafka_names import SCRIPTS
 from ottla.config.errors import nearest
 
@@ -22,6 +23,7 @@ COMMANDS = {
     "adopt": "Take over the data of a stopped Apache Kafka.",
     "broker": "Run a broker.",
     "broker-api-versions": "Show which requests the brokers serve.",
+    "completion": "Print the script that completes command lines in a shell.",
     "configs": "Show and change settings of topics, brokers, groups and clients.",
     "console-consumer": "Show the records of topics as they come.",
     "console-producer": "Send what is typed, a record per line.",
@@ -29,6 +31,9 @@ COMMANDS = {
     "dump-log": "Show what lies in the files of a log.",
     "e2e-latency": "Measure how long a record takes from producer to consumer.",
     "producer-perf-test": "Measure how fast records can be produced.",
+    "run-class": "Run a command by the name of Kafka's class.",
+    "server-start": "Run a broker, in the background if wanted.",
+    "server-stop": "Stop the brokers of this user.",
     "topics": "List, describe, create, alter and delete topics.",
     "up": "Run the platform on this machine, with its embedded defaults.",
     "verifiable-consumer": "Consume in a group, and tell all that happens as JSON.",
@@ -58,6 +63,12 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """As click does it, but without importing the commands for their help."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -82,7 +93,7 @@ def run_by_kafka_name(script: str, arguments: list[str] | None = None) -> int:
 
 def _run(command: click.Command, arguments: list[str] | None, name: str, invocation: Invocation) -> int:
     try:
-        status = command.main(arguments, prog_name=name, standalone_mode=False, obj=invocation)
+        status = command.main(arguments, prog_name=name, standalone_mode=False, obj=invocation, complete_var=COMPLETION)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return MISUSED

@@ -16,6 +16,8 @@ FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130
 
+COMPLETION = "_OTTLA_COMPLETE"  # in the environment when a shell asks what could follow
+
 
 class Invocation(NamedTuple):
     by_kafka_name: bool = False

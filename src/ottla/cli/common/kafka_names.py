@@ -47,6 +47,7 @@ CLASSES = {
     "kafka.admin.TopicCommand": "topics",
     "kafka.tools.ConsoleConsumer": "console-consumer",
     "kafka.tools.ConsoleProducer": "console-producer",
+    "kafka.tools.ConsumerOffsetChecker": "consumer-groups",
     "kafka.tools.ConsumerPerformance": "consumer-perf-test",
     "kafka.tools.DumpLogSegments": "dump-log",
     "kafka.tools.EndToEndLatency": "e2e-latency",
@@ -74,4 +75,19 @@ CLASSES = {
     "org.apache.kafka.tools.consumer.ConsoleConsumer": "console-consumer",
     "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand": "consumer-groups",
     "org.apache.kafka.tools.reassign.ReassignPartitionsCommand": "reassign-partitions",
+}
+
+# Classes that texts call and that nothing answers to: what serves the need instead
+REPLACED = {
+    "kafka.tools.JmxTool": "there is no JMX; the broker gives its metrics to Prometheus (metrics.listener)",
+    "kafka.tools.MirrorMaker": "mirroring is not there yet",
+    "kafka.tools.ReplayLogProducer": "pipe console-consumer --topic A --from-beginning into console-producer --topic B",
+    "kafka.tools.SimpleConsumerShell": "use console-consumer --topic TOPIC --partition NUMBER --offset OFFSET",
+    "kafka.tools.StateChangeLogMerger": "there is no log of state changes; the broker's log tells them",
+    "kafka.tools.StorageTool": "a data directory needs no formatting; a broker sets it up when it starts",
+    "kafka.tools.VerifyConsumerRebalance": "consumer-groups --describe --members --verbose shows the assignment",
+    "kafka.admin.ZkSecurityMigrator": "one node keeps its metadata in a file of its own, not in ZooKeeper",
+    "org.apache.kafka.tools.JmxTool": "there is no JMX; the broker gives its metrics to Prometheus (metrics.listener)",
+    "org.apache.kafka.tools.StreamsResetter": "Streams are not there yet",
+    "org.apache.zookeeper.server.quorum.QuorumPeerMain": "ottla brings no ZooKeeper, and one broker needs none",
 }

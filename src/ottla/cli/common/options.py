@@ -42,7 +42,9 @@ class Tool(click.Command):
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spelled_out(args, self.get_params(ctx), ctx))
+        if not ctx.resilient_parsing:  # a shell that asks for completions is not told of errors
+            args = spelled_out(args, self.get_params(ctx), ctx)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         from ottla.cli.common.reach import told_simply
