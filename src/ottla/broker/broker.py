@@ -38,6 +38,7 @@ from ottla.controller.configs import BROKER, CLIENT_METRICS
 from ottla.controller.controller import Change, Controller
 from ottla.controller.image import BrokerInfo, ClusterImage, TopicImage
 from ottla.coordination.local import FILE_NAME, LocalStore
+from ottla.groups.coordinator import Coordinator
 from ottla.net.budget import Budget
 from ottla.net.listener import Census, Limits, Listener
 from ottla.replication.partition import Partition
@@ -77,6 +78,7 @@ class Broker:
         self._threads = ThreadPoolExecutor(config.background_threads, "blocking")
         self.housekeeping = Housekeeping(self.run_blocking)
         self.cleaner = LogCleaner(self)
+        self.groups = Coordinator(self)
         self.disks = Disks(self)
         self.logs.on_failure = self.disks.directory_failed
         self.flushing = Flushing(config.log_flush_scheduler_interval_ms)
@@ -120,6 +122,7 @@ class Broker:
             self.logs.mark(self.image.cluster_id, config.node_id)
             await self._open_logs()
             await self.flushing.idle()  # of what a crash left, nobody sees more than a power cut would have spared
+            self.groups.start()
             for listener in self.listeners:
                 await listener.open()
             if self.metrics is not None:
@@ -143,6 +146,7 @@ class Broker:
         every(config.log_retention_check_interval_ms, partial(check_retention, self), blocking=False, first_ms=delay)
         every(config.replica_high_watermark_checkpoint_interval_ms, self.logs.write_high_watermarks)
         every(config.producer_id_expiration_check_interval_ms, self._expire_producers, blocking=False)
+        every(config.offsets_retention_check_interval_ms, self.groups.expire_offsets, blocking=False)
         self.cleaner.start()
 
     async def stop(self) -> None:
@@ -153,6 +157,7 @@ class Broker:
         await self.cleaner.stop()
         await self.housekeeping.stop()
         await self.controller.stop()
+        await self.groups.stop()
         await self._close_connections()
         await self.flushing.stop()
         await self.run_blocking(self.logs.close)
@@ -286,6 +291,11 @@ class Broker:
                 TopicConfig.resolve(topic.configs, self.config).file_delete_delay_ms,
             )
             await self.run_blocking(self.logs.forget, keys)
+        self.groups.topics_changed(
+            created=[topic.name for topic in change.created],
+            deleted=[topic.name for topic in change.deleted],
+            grown=[topic.name for topic, _ in change.grown],
+        )
 
     def _create_logs(self, topic: TopicImage, config: TopicConfig, first: int = 0) -> list[Log]:
         """The logs of all partitions from `first` on, or none of them."""

@@ -8,6 +8,7 @@ two cannot differ. Two kinds:
 
 - `handles`: gets the decoded message, returns the response message. It may be `async def` where it waits for the disk
   or another part; then it runs as a task, and the connection's later requests wait their turn.
+  Or it returns a `Deferred`, which it has given to somebody who will call it with the response.
 - `handles_frames`: gets the frame itself and returns ready bytes or a `Parked` request. Produce and Fetch only.
 
 Bytes behind a request are ignored, as Kafka does: librdkafka 2.16 sends three of them when it asks for all topics.
@@ -65,6 +66,11 @@ class Request:
         return self.connection.peer[0]
 
     @property
+    def client_host(self) -> str:
+        """The peer as Kafka shows it in descriptions of groups."""
+        return "/" + self.connection.peer[0]
+
+    @property
     def local_address(self) -> tuple[str, int]:
         """The address of ours that the client reached."""
         return self.connection.local_address
@@ -112,6 +118,29 @@ class Waiting(Parked):
 
     def cancel(self) -> None:
         """The work goes on: a topic half made because its client left would be worse than a reply nobody reads."""
+
+
+class Deferred(Parked):
+    """A request that waits for another part of the broker, which calls this with the response: at once, or later."""
+
+    __slots__ = ("is_parked", "reply", "request")
+
+    def __init__(self, request: Request) -> None:
+        self.connection = request.connection
+        self.request = request
+        self.reply: bytes | None = None
+        self.is_parked = False
+
+    def __call__(self, message: Any) -> None:
+        request = self.request
+        try:
+            self.reply = framed(message, request.api_key, request.version, request.correlation_id)
+        except Exception:
+            log.exception("%s has an impossible answer; this is a bug", request)
+            self.connection.abandon(self, "internal error")
+            return
+        if self.is_parked:
+            self.connection.answer(self, self.reply)
 
 
 _running: set[asyncio.Task[None]] = set()  # a task that nobody holds may be collected before it is done
@@ -190,6 +219,11 @@ class Dispatcher:
             raise BadFrame(f"{route.name} v{version}: {error}") from None
         try:
             reply = route.handler(self._broker, request, body)
+            if isinstance(reply, Deferred):
+                if reply.reply is not None:
+                    return reply.reply
+                reply.is_parked = True
+                return reply
             if asyncio.iscoroutine(reply):
                 return wait_for(connection, self._finish(request, route, reply))
             return framed(reply, api_key, version, correlation_id)

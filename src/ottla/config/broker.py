@@ -43,7 +43,7 @@ from ottla.config.listeners import (
 )
 from ottla.config.log_defaults import UNLIMITED
 
-NO_COORDINATORS = "group and transaction coordinators are not there yet"
+NO_COORDINATORS = "the transaction coordinator is not there yet"
 SYSTEM_BUFFER = Legal("at least 1, or -1 for the system's own", lambda value: bool(value == -1 or value >= 1))
 ABOVE_ZERO = Legal("above 0", lambda value: bool(value > 0))
 FILLED = Legal("at least one directory", lambda value: bool(value) and all(value))
@@ -295,13 +295,58 @@ class BrokerConfig(GroupDefaults):
         "How often high watermarks are written down.",
     )
 
+    group_initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms",
+        INT,
+        3000,
+        at_least(0),
+        "How long an empty group waits for more members before its first rebalance.",
+    )
+    group_max_session_timeout_ms: int = setting(
+        "group.max.session.timeout.ms",
+        INT,
+        1_800_000,
+        at_least(1),
+        "Longest session timeout that a member may ask for.",
+    )
+    group_max_size: int = setting("group.max.size", INT, MAX_INT, at_least(1), "Most members of one group.")
+    group_min_session_timeout_ms: int = setting(
+        "group.min.session.timeout.ms", INT, 6000, at_least(1), "Shortest session timeout that a member may ask for."
+    )
+    offset_metadata_max_bytes: int = setting(
+        "offset.metadata.max.bytes", INT, 4096, at_least(0), "Longest text that may stand beside a committed offset."
+    )
+    offsets_commit_timeout_ms: int = setting(
+        "offsets.commit.timeout.ms",
+        INT,
+        5000,
+        at_least(1),
+        "How long an answer waits until what groups have written is committed.",
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        "offsets.retention.check.interval.ms", LONG, 600_000, at_least(1), "How often old offsets are looked for."
+    )
+    offsets_retention_minutes: int = setting(
+        "offsets.retention.minutes",
+        INT,
+        10_080,
+        at_least(1),
+        "Age at which committed offsets are dropped. Those of a group with members have none; others age from when "
+        "the group lost its last member, or from the commit where it never had one.",
+    )
+    offsets_topic_compression_codec: int = setting(
+        "offsets.topic.compression.codec",
+        INT,
+        0,
+        between(0, 4),
+        "Codec of what groups write: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+    )
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions",
         INT,
         50,
         at_least(1),
         "Partitions of the offsets topic.",
-        no_effect=NO_COORDINATORS,
     )
     offsets_topic_replication_factor: int = setting(
         "offsets.topic.replication.factor",
@@ -309,7 +354,6 @@ class BrokerConfig(GroupDefaults):
         1,
         at_least(1),
         "Replicas of the offsets topic.",
-        no_effect=NO_COORDINATORS,
     )
     offsets_topic_segment_bytes: int = setting(
         "offsets.topic.segment.bytes",
@@ -317,7 +361,6 @@ class BrokerConfig(GroupDefaults):
         104_857_600,
         at_least(1),
         "Segment size of the offsets topic.",
-        no_effect=NO_COORDINATORS,
     )
     transaction_state_log_min_isr: int = setting(
         "transaction.state.log.min.isr",

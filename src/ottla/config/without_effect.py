@@ -29,10 +29,12 @@ BY_REASON = {
         log.message.format.version log.message.downconversion.enable""",
     "set log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms instead": """
         log.message.timestamp.difference.max.ms""",
-    "group and transaction coordinators are not there yet": """
-        group.initial.rebalance.delay.ms group.max.session.timeout.ms group.min.session.timeout.ms group.max.size
-        offset.metadata.max.bytes offsets.commit.timeout.ms offsets.commit.required.acks offsets.load.buffer.size
-        offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
+    "groups are read back in small slices, and what they write is acknowledged by all replicas in sync": """
+        offsets.load.buffer.size offsets.commit.required.acks""",
+    "one event loop serves all groups, and what they write in one turn of it is written together": """
+        group.coordinator.threads group.coordinator.append.linger.ms group.coordinator.append.max.buffer.size
+        group.coordinator.cached.buffer.max.bytes""",
+    "the transaction coordinator is not there yet": """
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
         transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
         transaction.state.log.load.buffer.size transactional.id.expiration.ms transaction.two.phase.commit.enable
@@ -67,8 +69,8 @@ BY_PREFIX = {
     "metadata.": "there is no KRaft quorum",
     "remote.": "tiered storage is left out",
     "log.local.": "tiered storage is left out",
-    "group.consumer.": "group and transaction coordinators are not there yet",
-    "group.coordinator.": "group and transaction coordinators are not there yet",
+    "group.consumer.": "the consumer protocol of KIP-848 is not there yet",
+    "group.coordinator.": "the consumer protocol of KIP-848 is not there yet",
     "group.share.": "share groups are not there yet",
     "share.": "share groups are not there yet",
     "group.streams.": "there are no Streams groups; streams run on Spark",

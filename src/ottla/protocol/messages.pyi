@@ -2011,6 +2011,50 @@ class GetTelemetrySubscriptionsResponse(Message):
         requested_metrics: list[str] = ...,
     ) -> None: ...
 
+class GroupMetadataKey(Message):
+    group: str
+    def __init__(self, *, group: str = ...) -> None: ...
+
+class GroupMetadataValue(Message):
+    class Member(Message):
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        rebalance_timeout: int
+        session_timeout: int
+        subscription: bytes
+        assignment: bytes
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            rebalance_timeout: int = ...,
+            session_timeout: int = ...,
+            subscription: bytes = ...,
+            assignment: bytes = ...,
+        ) -> None: ...
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int
+    members: list[GroupMetadataValue.Member]
+    def __init__(
+        self,
+        *,
+        protocol_type: str = ...,
+        generation: int = ...,
+        protocol: str | None = ...,
+        leader: str | None = ...,
+        current_state_timestamp: int = ...,
+        members: list[GroupMetadataValue.Member] = ...,
+    ) -> None: ...
+
 class HeartbeatRequest(Message):
     group_id: str
     generation_id: int
@@ -2684,6 +2728,30 @@ class OffsetCommitResponse(Message):
     throttle_time_ms: int
     topics: list[OffsetCommitResponse.Topic]
     def __init__(self, *, throttle_time_ms: int = ..., topics: list[OffsetCommitResponse.Topic] = ...) -> None: ...
+
+class OffsetCommitKey(Message):
+    group: str
+    topic: str
+    partition: int
+    def __init__(self, *, group: str = ..., topic: str = ..., partition: int = ...) -> None: ...
+
+class OffsetCommitValue(Message):
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+    topic_id: bytes
+    def __init__(
+        self,
+        *,
+        offset: int = ...,
+        leader_epoch: int = ...,
+        metadata: str = ...,
+        commit_timestamp: int = ...,
+        expire_timestamp: int = ...,
+        topic_id: bytes = ...,
+    ) -> None: ...
 
 class OffsetDeleteRequest(Message):
     class Topic(Message):

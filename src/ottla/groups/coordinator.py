@@ -1,0 +1,253 @@
+"""The group coordinator: which groups this broker serves, and what drives them.
+
+A group belongs to a partition of __consumer_offsets (hashing.py) and is served by the broker that leads it; a shard
+(shard.py) holds the groups of one partition. The topic is made when a client first asks for a coordinator.
+
+Requests come from the broker's handlers with a function to call with the response (`to`), at once or later; nobody
+waits in a coroutine. One timer of the event loop serves the deadlines of all groups. When the broker was held up, and
+with it the heartbeats in its sockets, those are read before anybody is taken for dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from ottla.config.broker import BrokerConfig
+from ottla.controller.controller import Controller
+from ottla.controller.image import ClusterImage
+from ottla.controller.names import CONSUMER_OFFSETS
+from ottla.controller.topics import NewTopic
+from ottla.groups.effects import Effect, Timer
+from ottla.groups.group import Group
+from ottla.groups.hashing import partition_of
+from ottla.groups.shard import LOADING, READY, Shard
+from ottla.groups.timers import NEVER, Timers
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.partition import Partition
+
+log = logging.getLogger(__name__)
+
+HELD_UP_MS = 200  # a timer that comes later than this tells of a broker that was held up
+
+
+class Host(Protocol):
+    """What the coordinator needs of its broker. `config` is looked at on every use: it may change."""
+
+    loop: asyncio.AbstractEventLoop
+    controller: Controller
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    def partition(self, topic: str, index: int) -> Partition | None: ...
+
+    def now_ms(self) -> int: ...
+
+
+class Coordinator:
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.shards: dict[int, Shard] = {}
+        self.timers = Timers()
+        self._count = 0  # partitions of the topic; 0 while it is not there
+        self._creation: asyncio.Task[ErrorCode] | None = None
+        self._wake: asyncio.TimerHandle | None = None
+        self._wake_at = NEVER
+        self._loading: dict[Shard, None] = {}
+        self._loader: asyncio.Task[None] | None = None
+
+    # -- start and stop ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up the partitions that are there; their logs are read in the background."""
+        self._take_up()
+
+    async def stop(self) -> None:
+        for task in (self._loader, self._creation):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if self._wake is not None:
+            self._wake.cancel()
+        for shard in self.shards.values():
+            if shard.state == READY:
+                shard.flush()
+
+    def topics_changed(self, created: Iterable[str], deleted: Iterable[str], grown: Iterable[str]) -> None:
+        """The broker's logs have followed a change of topics. `grown`: those with more partitions."""
+        created, deleted = list(created), list(deleted)
+        if CONSUMER_OFFSETS in deleted:
+            shards, self.shards, self._count = self.shards, {}, 0
+            for shard in shards.values():
+                shard.unload(ErrorCode.NOT_COORDINATOR)
+        if CONSUMER_OFFSETS in created:
+            self._take_up()
+        names = {*created, *deleted, *grown}
+        for group in list(self.groups()) if deleted else ():
+            for name in deleted:
+                self.carry_out(group, group.offsets.drop_topic(name))
+        if names:
+            # The image shows new topics only when this call is over.
+            self.host.loop.call_soon(self._tell_of_topics, names)
+
+    def _tell_of_topics(self, names: set[str]) -> None:
+        now = self.now()
+        for group in list(self.groups()):
+            self.carry_out(group, group.core.topics_changed(names, now))
+
+    # -- the topic and its partitions ----------------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        partitions: list[Partition] = []
+        while (partition := self.host.partition(CONSUMER_OFFSETS, len(partitions))) is not None:
+            partitions.append(partition)
+        self._count = len(partitions)
+        for partition in partitions:
+            if partition.index not in self.shards:
+                shard = self.shards[partition.index] = Shard(self, partition)
+                if partition.log.end_offset == partition.log.start_offset:
+                    shard.state = READY
+                else:
+                    self.load(shard)
+
+    def load(self, shard: Shard) -> None:
+        """Have a shard read back from its log, after those that wait already."""
+        shard.state = LOADING
+        self._loading[shard] = None
+        if self._loader is None:
+            self._loader = self.host.loop.create_task(self._load_all())
+
+    async def _load_all(self) -> None:
+        while self._loading:
+            shard = next(iter(self._loading))
+            del self._loading[shard]
+            try:
+                await shard.load()
+            except Exception:
+                log.exception("%s-%d could not be loaded; this is a bug", CONSUMER_OFFSETS, shard.index)
+                shard.unload(ErrorCode.NOT_COORDINATOR)
+        self._loader = None
+
+    @property
+    def is_loading(self) -> bool:
+        return any(shard.state == LOADING for shard in self.shards.values())
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the topic exists."""
+        return self._count > 0
+
+    def begin_topic(self) -> None:
+        """Have the topic made, if it is not there: a client has come without asking for a coordinator first."""
+        if not self.is_there and self._creation is None:
+            self._creation = self.host.loop.create_task(self._create_topic())
+
+    async def create_topic(self) -> ErrorCode:
+        """Make __consumer_offsets, once for all who ask meanwhile. NONE when it is there."""
+        if self.is_there:
+            return ErrorCode.NONE
+        self.begin_topic()
+        assert self._creation is not None
+        return await asyncio.shield(self._creation)
+
+    async def _create_topic(self) -> ErrorCode:
+        config = self.host.config
+        new = NewTopic(
+            CONSUMER_OFFSETS,
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+        try:
+            (result,) = await self.host.controller.create_topics([new])
+        finally:
+            self._creation = None
+        if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            return ErrorCode.NONE if self.is_there else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        log.error("%s cannot be created: %s", CONSUMER_OFFSETS, result.message)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def shard_of(self, group_id: str) -> Shard | ErrorCode:
+        """The shard that has the group or would have it, or why it cannot be used."""
+        if not self._count:
+            return ErrorCode.NOT_COORDINATOR
+        shard = self.shards.get(partition_of(group_id, self._count))
+        if shard is None:
+            return ErrorCode.NOT_COORDINATOR
+        return shard.error or shard
+
+    def find(self, group_id: str) -> Group | ErrorCode | None:
+        """The group, why it cannot be asked for, or None when there is none of that name."""
+        shard = self.shard_of(group_id)
+        return shard if isinstance(shard, ErrorCode) else shard.groups.get(group_id)
+
+    def groups(self) -> Iterator[Group]:
+        for shard in self.shards.values():
+            if shard.state == READY:
+                yield from shard.groups.values()
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def now(self) -> int:
+        return int(self.host.loop.time() * 1000)
+
+    def set_timer(self, group: Group, timer: Timer) -> None:
+        if timer.at is None:
+            self.timers.cancel(group, timer.name)
+            return
+        self.timers.set(group, timer.name, timer.at)
+        if timer.at < self._wake_at:
+            self._arm(timer.at)
+
+    def _arm(self, at: int) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_at = at
+        self._wake = self.host.loop.call_at(at / 1000, self._ring)
+
+    def _ring(self) -> None:
+        now = self.now()
+        if now - self._wake_at > HELD_UP_MS:
+            self._arm(now + 1)
+            return
+        for group, name in self.timers.due(now):
+            if group.shard.groups.get(group.id) is group:
+                try:
+                    self.carry_out(group, group.core.timer(name, now))
+                except Exception:
+                    log.exception("timer %s of group %s failed; this is a bug", name, group.id)
+        self._wake, self._wake_at = None, NEVER
+        following = self.timers.next()
+        if following < NEVER:
+            self._arm(following)
+
+    def carry_out(self, group: Group, effects: Iterable[Effect]) -> None:
+        group.shard.carry_out(group, effects)
+
+    # -- housekeeping --------------------------------------------------------------------------------------------
+
+    def expire_offsets(self) -> None:
+        """Drop offsets that are too old, and groups that nothing is left of."""
+        now_ms, retention_ms = self.host.now_ms(), self.host.config.offsets_retention_minutes * 60_000
+        for group in list(self.groups()):
+            aging = group.core.aging()
+            if aging is not None:
+                self.carry_out(group, group.offsets.expire(aging, now_ms, retention_ms))
+            if not group.offsets and group.core.is_unused():
+                self.carry_out(group, self.remove(group))
+
+    def remove(self, group: Group) -> list[Effect]:
+        """Take a group away, in memory; returns what does so on disk."""
+        effects: list[Effect] = [*group.offsets.drop_all(), *group.core.tombstones()]
+        group.shard.remove(group)
+        return [*effects, *group.core.unloaded(ErrorCode.UNKNOWN_MEMBER_ID)]

@@ -1,0 +1,248 @@
+"""One partition of __consumer_offsets on the broker that leads it: its groups in memory, and their way to the log.
+
+    loading   its log is being read back: COORDINATOR_LOAD_IN_PROGRESS
+    ready     its groups are served
+    failed    the log cannot be read or written, or is no longer here: NOT_COORDINATOR
+
+What groups want written in one turn of the event loop goes into one append, and the answers follow when it is
+committed. With many clients, that is what keeps a commit cheap. When an append is refused, memory is ahead of the log:
+those who wait are told COORDINATOR_NOT_AVAILABLE, all groups of the partition are dropped and read back from the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.controller.names import CONSUMER_OFFSETS
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.effects import Effect, Reply, Timer, Write
+from ottla.groups.group import Group
+from ottla.groups.kinds import RESTORERS
+from ottla.groups.loading import Survivors, Turns, Unreadable, read_back
+from ottla.groups.records import OFFSET_KEYS, kind_of, read_offset_key, read_offset_value
+from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.model import Message
+from ottla.protocol.records import Record, build_batch
+from ottla.replication.partition import Partition
+from ottla.replication.refused import Refused
+
+if TYPE_CHECKING:
+    from ottla.groups.coordinator import Coordinator
+
+log = logging.getLogger(__name__)
+
+LOADING, READY, FAILED = "loading", "ready", "failed"
+BATCH_BYTES = 256 * 1024
+RECORD_OVERHEAD, BATCH_OVERHEAD = 30, 100  # at most, beside key and value
+
+
+class Shard:
+    __slots__ = ("_answers", "_coordinator", "_scheduled", "_writes", "groups", "index", "partition", "state")
+
+    def __init__(self, coordinator: Coordinator, partition: Partition) -> None:
+        self._coordinator = coordinator
+        self.partition = partition
+        self.index = partition.index
+        self.state = LOADING
+        self.groups: dict[str, Group] = {}
+        self._writes: list[Write] = []
+        self._answers: list[Reply] = []
+        self._scheduled = False
+
+    @property
+    def error(self) -> ErrorCode:
+        """Why its groups cannot be served now."""
+        if self.state == LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if self.state == FAILED or self.partition.offline is not None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE
+
+    @property
+    def largest_record(self) -> int:
+        """Bytes of key and value that one record may have."""
+        config = self.partition.config
+        return min(config.max_message_bytes, config.segment_bytes) - RECORD_OVERHEAD - BATCH_OVERHEAD
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def find_or_create(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self, self.new_core(group_id))
+        return group
+
+    def new_core(self, group_id: str) -> ClassicGroup:
+        """An empty group, as every group begins."""
+        return ClassicGroup(group_id, self._coordinator.host.now_ms, lambda: self.largest_record)
+
+    def remove(self, group: Group) -> None:
+        self.groups.pop(group.id, None)
+
+    # -- effects -------------------------------------------------------------------------------------------------
+
+    def carry_out(self, group: Group, effects: Iterable[Effect]) -> None:
+        """Do what a group wants done. Answers wait for the records of the same list."""
+        replies = writes = None
+        for effect in effects:
+            if isinstance(effect, Timer):
+                self._coordinator.set_timer(group, effect)
+            elif isinstance(effect, Write):
+                self._writes.append(effect)
+                writes = True
+            elif replies is None:
+                replies = [effect]
+            else:
+                replies.append(effect)
+        if writes:
+            if replies:
+                self._answers += replies
+            if not self._scheduled:
+                self._scheduled = True
+                self._coordinator.host.loop.call_soon(self.flush)
+        elif replies:
+            _answer(replies)
+
+    def flush(self) -> None:
+        """Write what has come together, and answer when it is committed."""
+        self._scheduled = False
+        writes, answers = self._writes, self._answers
+        self._writes, self._answers = [], []
+        if not writes:
+            _answer(answers)
+            return
+        partition, now_ms = self.partition, self._coordinator.host.now_ms()
+        try:
+            for batch in self._batches(writes, now_ms):
+                partition.append(memoryview(batch), now_ms, all_replicas=True, zstd=True, prepared=True)
+        except Refused as refusal:
+            self._refused(answers, refusal)
+            return
+        end = partition.log.end_offset
+        if partition.commit is None or partition.high_watermark >= end:
+            _answer(answers)
+        else:
+            self._wait(answers, end)
+
+    def _batches(self, writes: list[Write], now_ms: int) -> Iterator[bytearray]:
+        limit = min(BATCH_BYTES, self.largest_record)
+        codec = self._coordinator.host.config.offsets_topic_compression_codec
+        records: list[Record] = []
+        size = 0
+        for key, value in writes:
+            length = len(key) + RECORD_OVERHEAD + (len(value) if value is not None else 0)
+            if size + length > limit and records:
+                yield build_batch(records, codec=codec)
+                records, size = [], 0
+            records.append(Record(len(records), now_ms, key, value))
+            size += length
+        yield build_batch(records, codec=codec)
+
+    def _wait(self, answers: list[Reply], end: int) -> None:
+        """Answer when all below `end` is committed, or after offsets.commit.timeout.ms with an error."""
+        commit, host = self.partition.commit, self._coordinator.host
+        assert commit is not None
+        timeout = host.config.offsets_commit_timeout_ms / 1000
+        timer = host.loop.call_later(timeout, partial(_fail, answers, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+        def settled(refusal: Refused | None) -> None:
+            timer.cancel()
+            if refusal is None:
+                _answer(answers)
+            else:
+                self._refused(answers, refusal)
+
+        commit.when_committed(end, settled)
+
+    def _refused(self, answers: list[Reply], refusal: Refused) -> None:
+        log.warning("%s-%d: groups cannot be written: %s", CONSUMER_OFFSETS, self.index, refusal.message)
+        _fail(answers, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.unload(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._coordinator.load(self)
+
+    def unload(self, code: ErrorCode) -> None:
+        """Forget all groups; who waits is told `code`."""
+        self.state = FAILED
+        groups, self.groups = self.groups, {}
+        self._writes = []
+        answers, self._answers = self._answers, []
+        _fail(answers, code)
+        for group in groups.values():
+            _answer(group.core.unloaded(code))
+
+    # -- loading -------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        self.state = LOADING
+        turns = Turns()
+        try:
+            survivors = await read_back(self.partition, turns)
+        except Unreadable as error:
+            log.error("groups cannot be loaded: %s", error)
+            self.state = FAILED
+            return
+        await self._restore(survivors, turns)
+        if self.state != LOADING:  # the topic was deleted meanwhile
+            return
+        self.state = READY
+        self.begin()
+
+    async def _restore(self, survivors: Survivors, turns: Turns) -> None:
+        for key, (_, value) in survivors.records.items():
+            self._take(key, value, None)
+            await turns.pause()
+        for producer_id, key, value in survivors.held_back():
+            self._take(key, value, producer_id)
+
+    def _take(self, key: bytes, value: bytes, producer_id: int | None) -> None:
+        try:
+            kind = kind_of(key)
+            if kind in OFFSET_KEYS:
+                group_id, topic, index = read_offset_key(key)
+                offsets, committed = self.find_or_create(group_id).offsets, read_offset_value(value)
+                if producer_id is None:
+                    offsets.put(topic, index, committed)
+                else:
+                    offsets.held_back.setdefault(producer_id, {})[topic, index] = committed
+            elif kind in RESTORERS:
+                RESTORERS[kind](self, key, value)
+        except (ProtocolError, ValueError, LookupError) as error:
+            log.warning("%s-%d: passing over a record: %r", CONSUMER_OFFSETS, self.index, error)
+
+    def begin(self) -> None:
+        """Serve the groups that have been loaded."""
+        now = self._coordinator.now()
+        topics = self._coordinator.host.image.topics
+        for group in list(self.groups.values()):
+            self.carry_out(group, group.core.loaded(now))
+            for topic in [topic for topic in group.offsets.by_topic if topic not in topics]:
+                self.carry_out(group, group.offsets.drop_topic(topic))  # deleted when nobody looked
+
+
+def _answer(answers: Iterable[Reply]) -> None:
+    for to, message in answers:
+        if to is not None:
+            to(message)
+
+
+def _fail(answers: list[Reply], code: ErrorCode) -> None:
+    """Answer all with an error. They are not answered again."""
+    for _, message in answers:
+        _put_error(message, code)
+    _answer(answers)
+    answers.clear()
+
+
+def _put_error(message: Any, code: ErrorCode) -> None:
+    """Put a code into all places of a response that have room for one."""
+    for name in message.__slots__:
+        value = getattr(message, name)
+        if name == "error_code":
+            message.error_code = code
+        elif isinstance(value, list):
+            for one in value:
+                if isinstance(one, Message):
+                    _put_error(one, code)
