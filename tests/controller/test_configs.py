@@ -116,3 +116,18 @@ def test_each_topic_is_judged_by_itself():
         ("twice", ErrorCode.INVALID_REQUEST),
         ("twice", ErrorCode.INVALID_REQUEST),
     ]
+
+
+def test_a_value_that_is_too_long_is_refused_in_few_words():
+    key, half = "leader.replication.throttled.replicas", ",".join(f"{index}:1" for index in range(1000, 4000))
+    assert len(half) < 32767 < 2 * len(half)
+    assert change({key: half}, (APPEND, key, "1:1")) == {key: half + ",1:1"}
+    refused, message = change({key: half}, (APPEND, key, half.replace(":1", ":2")))
+    assert refused == ErrorCode.INVALID_CONFIG
+    assert "at most 32767 characters" in message
+    assert len(message) < 500
+
+
+def test_a_key_that_is_too_long_is_refused_in_few_words():
+    refused, message = change({}, (SET, "k" * 1_000_000, "1"))
+    assert (refused, len(message) < 500) == (ErrorCode.INVALID_CONFIG, True)

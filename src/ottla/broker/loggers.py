@@ -72,11 +72,8 @@ def _check(entry: ConfigEntry, known: dict[str, logging.Logger]) -> None:
 
 
 def _loggers() -> dict[str, logging.Logger]:
-    named = logging.root.manager.loggerDict
-    return {
-        ROOT: logging.root,
-        **{name: one for name, one in sorted(named.items()) if isinstance(one, logging.Logger)},
-    }
+    # Some names only stand above others (`ottla.broker`); asking makes loggers of them, to be set for all below.
+    return {ROOT: logging.root, **{name: logging.getLogger(name) for name in sorted(logging.root.manager.loggerDict)}}
 
 
 def _level_of(logger: logging.Logger) -> str:

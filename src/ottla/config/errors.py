@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+MAX_SHOWN = 200
+
 
 class ConfigError(Exception):
     """A configuration that cannot be used as it stands."""
@@ -13,7 +15,9 @@ class ConfigError(Exception):
         self.legal = legal
 
     def __str__(self) -> str:
-        shown = f"{self.key} without a value" if self.value is None else f"{self.key}={self.value}"
+        shown = (
+            f"{shortened(self.key)} without a value" if self.value is None else f"{self.key}={shortened(self.value)}"
+        )
         return f"{shown} is illegal: {self.legal}"
 
 
@@ -25,12 +29,19 @@ class UnknownKey(ConfigError):
         self.nearest = nearest
 
     def __str__(self) -> str:
-        return f"unknown key {self.key}" + (f" (did you mean {self.nearest}?)" if self.nearest else "")
+        return f"unknown key {shortened(self.key)}" + (f" (did you mean {self.nearest}?)" if self.nearest else "")
+
+
+def shortened(text: str) -> str:
+    """Enough of it to know it by."""
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def nearest(key: str, known: list[str]) -> str | None:
     """The known key that reads most like this one."""
     import difflib  # only when somebody mistyped
 
+    if len(key) > MAX_SHOWN:
+        return None
     found = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
     return found[0] if found else None

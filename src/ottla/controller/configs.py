@@ -52,6 +52,8 @@ class ResourceType(IntEnum):
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = ResourceType
 
+MAX_VALUE = 2**15 - 1  # what a reply can show again
+
 
 class Operation(IntEnum):
     """With the numbers of IncrementalAlterConfigs."""
@@ -168,6 +170,9 @@ class _Plan:
         overrides = {} if self._change.replace else dict(self._now)
         for entry in self._change.entries:
             self._apply(entry, overrides)
+        for key, text in overrides.items():
+            if len(text) > MAX_VALUE:  # a list that was appended to
+                raise ConfigError(key, text, f"a value has at most {MAX_VALUE} characters")
         return self._checked(overrides)
 
     def _checked(self, overrides: dict[str, str]) -> dict[str, str]:

@@ -245,6 +245,14 @@ def test_a_loggers_level_is_set_and_taken_away(wire, logger):
     assert logger.level == logging.NOTSET
 
 
+def test_a_level_holds_for_all_loggers_below(wire, logger):
+    assert alter(wire, LOGGER, "0", (SET, "test.of", "ERROR")) == (0, None)
+    assert rows(wire, LOGGER, "0", "test.of", logger.name) == {"test.of": ("ERROR", 6), logger.name: ("ERROR", 6)}
+    assert not logger.isEnabledFor(logging.WARNING)
+    alter(wire, LOGGER, "0", (DELETE, "test.of", None))
+    assert logger.isEnabledFor(logging.WARNING)
+
+
 @pytest.mark.parametrize(
     ("name", "entry", "code"),
     [
