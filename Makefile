@@ -33,7 +33,7 @@ build/.clients: scripts/clients.sh tests/clients/js/package.json
 test: $(VENV)/.develops
 	@scripts/packages.sh kcat:kcat node:nodejs npm:npm
 	@$(MAKE) --no-print-directory build/.clients
-	@{ scripts/packages.sh java:default-jre-headless mvn:maven && $(BIN)/python -m bench.kafka && \
+	@{ scripts/packages.sh javac:default-jdk-headless mvn:maven && $(BIN)/python -m bench.kafka && \
 		PYTHONPATH=tests:. $(BIN)/python -m support.zookeeper; } || \
 		echo "The tests that need Apache Kafka or ZooKeeper are skipped, unless CI is set." >&2
 	@scripts/check.sh $(BIN) $(ARGS)

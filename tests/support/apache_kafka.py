@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -87,4 +88,6 @@ def dump_log_segments(files: Sequence[Path], *options: str, directory: Path) -> 
 
 def reason_to_skip() -> str | None:
     """Why there is no Apache Kafka here; None when there is."""
+    if not shutil.which("javac"):
+        return "programs of the tests need a Java compiler: apt-get install default-jdk-headless"
     return Kafka(ROOT).missing()

@@ -31,6 +31,7 @@ READY = re.compile(rb"^ottla broker \d+ ready on (.+)$", re.MULTILINE)
 ADDRESS = re.compile(r"(?:\w+://)?(\[[^\]]+\]|[^\s,\[\]]+):(\d+)")
 LOWEST_PORT = 10_000
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+PORTS = {"listeners", "metrics.listener"}
 TRIES = 10  # to start on free ports that others take at the same moment
 
 
@@ -42,7 +43,7 @@ class BrokerProcess:
     """One broker; see the module's head.
 
     data_dir: where its data go; a temporary directory, removed by `close()`, where none is given.
-    overrides: properties as in `ottla broker --override`. Port 0 in `listeners` is a free port.
+    overrides: properties as in `ottla broker --override`. Port 0 in `listeners` and `metrics.listener` is a free port.
     """
 
     def __init__(
@@ -75,6 +76,11 @@ class BrokerProcess:
         return self.addresses[0][1]
 
     @property
+    def metrics_port(self) -> int:
+        """Where its figures are, if `metrics.listener` is among the overrides."""
+        return int(self.overrides["metrics.listener"].rpartition(":")[2])
+
+    @property
     def pid(self) -> int:
         return self._running.pid
 
@@ -93,15 +99,16 @@ class BrokerProcess:
         """Starts it and returns when it serves."""
         if self._process is not None:
             raise BrokerFailed("it is already started")
-        wanted = self.overrides["listeners"]
+        wanted = dict(self.overrides)
         for tries_left in reversed(range(TRIES)):
-            self.overrides["listeners"] = _with_free_ports(wanted)
+            chosen = {key: _with_free_ports(wanted[key]) for key in PORTS & wanted.keys()}
+            self.overrides.update(chosen)
             try:
                 self._launch()
                 break
             except BrokerFailed as failure:
-                chosen, self.overrides["listeners"] = self.overrides["listeners"], wanted
-                if chosen == wanted or "Address already in use" not in str(failure) or not tries_left:
+                self.overrides.update(wanted)
+                if chosen.items() <= wanted.items() or "Address already in use" not in str(failure) or not tries_left:
                     raise
         return self
 

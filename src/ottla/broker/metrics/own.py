@@ -49,6 +49,9 @@ def register(figures: Figures, broker: Broker) -> None:
     telemetry = broker.telemetry
     gauge("ottla_client_instances", "Clients that ask which metrics to push.", lambda: len(telemetry.instances))
     gauge("ottla_client_metrics_series", "Series kept of what clients pushed.", lambda: telemetry.series.weight)
+    counter(
+        "ottla_client_metrics_asked_total", "Clients that were told what to push.", lambda: telemetry.instances.asked
+    )
     counter("ottla_client_metrics_pushes_total", "Pushes of clients that were taken.", lambda: telemetry.pushes)
     counter("ottla_client_metrics_refused_total", "Pushes that were refused.", lambda: telemetry.refused)
     counter(

@@ -62,7 +62,7 @@ class ClientInstances:
 
     def __init__(self, max_bytes: int, most: int = MAX_INSTANCES) -> None:
         self.max_bytes = max_bytes
-        self.throttled = 0
+        self.asked = self.throttled = 0  # since the start
         self._most = most
         self._instances: dict[bytes, ClientInstance] = {}  # the one silent for longest comes first
         self._subscriptions: dict[str, Subscription] = {}
@@ -85,6 +85,7 @@ class ClientInstances:
         if waited is not None and waited < instance.wanted.interval_ms and instance.last_error not in _ASK_AGAIN:
             self.throttled += 1
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED, instance
+        self.asked += 1
         instance.last_get = now
         instance.last_error = ErrorCode.NONE
         return ErrorCode.NONE, instance
