@@ -28,6 +28,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.flushing import Flushing
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.moves import Moves
 from ottla.broker.process import StartError
 from ottla.broker.reconfiguring import configure_topic, load_overrides, reconfigure
 from ottla.broker.retention import check_retention
@@ -80,6 +81,7 @@ class Broker:
         self.cleaner = LogCleaner(self)
         self.groups = Coordinator(self)
         self.disks = Disks(self)
+        self.moves = Moves(self)
         self.logs.on_failure = self.disks.directory_failed
         self.flushing = Flushing(config.log_flush_scheduler_interval_ms)
         self.on_client_metrics: list[Callable[[str], None]] = []  # told the name of a subscription that has changed
@@ -148,12 +150,14 @@ class Broker:
         every(config.producer_id_expiration_check_interval_ms, self._expire_producers, blocking=False)
         every(config.offsets_retention_check_interval_ms, self.groups.expire_offsets, blocking=False)
         self.cleaner.start()
+        self.moves.take_up()
 
     async def stop(self) -> None:
         for listener in self.listeners:
             listener.stop_accepting()
         if self.metrics is not None:
             await self.metrics.stop()
+        await self.moves.stop()
         await self.cleaner.stop()
         await self.housekeeping.stop()
         await self.controller.stop()
@@ -285,6 +289,7 @@ class Broker:
             for partition in self.replicas.remove(topic.name):
                 self.flushing.remove(partition)
             keys = [(topic.name, index) for index in range(len(topic.partitions))]
+            await self.moves.forget(keys)
             await self.cleaner.forget(keys)
             self.housekeeping.remove_later(
                 [path for path in map(self.logs.delete, keys) if path is not None],

@@ -44,6 +44,7 @@ class LogCleaner:
         self._jobs: dict[TopicPartition, asyncio.Task[None]] = {}
         self._at_work: dict[TopicPartition, Worker] = {}
         self._resting: dict[TopicPartition, float] = {}  # those that failed, and until when they are left alone
+        self._paused: set[TopicPartition] = set()  # those whose files are being moved
         self._wake = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         # for the metrics
@@ -53,8 +54,8 @@ class LogCleaner:
         self.last_totals: Totals | None = None
 
     def start(self) -> None:
+        self._checkpoints = self._broker.logs.read_cleaned()
         if self._broker.config.log_cleaner_enable:
-            self._checkpoints = self._broker.logs.read_cleaned()
             self._watch = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -82,6 +83,22 @@ class LogCleaner:
                 self._at_work[key].kill()
         if jobs:
             await asyncio.wait(jobs)
+
+    async def pause(self, key: TopicPartition) -> None:
+        """Leave the files of this partition alone, until `resume`; work on them that is under way is thrown away."""
+        self._paused.add(key)
+        if key in self._at_work:
+            self._at_work[key].kill()
+        if key in self._jobs:
+            await asyncio.wait([self._jobs[key]])
+
+    def resume(self, key: TopicPartition) -> None:
+        self._paused.discard(key)
+        self._wake.set()
+
+    def write_checkpoints(self) -> None:
+        """Write down how far logs are clean. Runs in a thread."""
+        self._broker.logs.write_cleaned(self._checkpoints)
 
     @property
     def uncleanable_bytes(self) -> int:
@@ -151,7 +168,7 @@ class LogCleaner:
         due, self.dirtiest_ratio = [], 0.0
         self._resting = {key: until for key, until in self._resting.items() if until > monotonic()}
         for key, partition in self._compacted():
-            if key in self._jobs or key in self.uncleanable or key in self._resting:
+            if key in self._jobs or key in self.uncleanable or key in self._resting or key in self._paused:
                 continue
             try:
                 dirt = dirt_of(
@@ -183,6 +200,8 @@ class LogCleaner:
             worker = self._at_work[key] = await workers.take()
             if self._broker.partition(*key) is not partition:
                 raise JobFailed("aborted", "the topic was deleted")
+            if key in self._paused:
+                raise JobFailed("aborted", "the log is being moved")
             if key not in self._checkpoints:
                 # Recovery takes gaps for damage unless it knows that a log was compacted.
                 self._checkpoints[key] = dirt.first_dirty

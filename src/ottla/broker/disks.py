@@ -54,6 +54,7 @@ class Disks:
         if directory.failure is not None:
             return
         self._take_offline(self._broker.logs.fail(directory, error), f"{directory.path}: {error}")
+        self._broker.moves.directory_failed(directory)
         if self.all_failed:
             log.error("no data directory is left; the broker stops")
             self.on_last_failure()
@@ -65,6 +66,7 @@ class Disks:
                 log.error("%s-%d is offline: %s", *key, reason)
                 self._broker.logs.offline[key] = reason
                 partition.take_offline(reason)
+                self._broker.moves.cancel(key)
 
     def _complain(self, name: str, error: Exception) -> None:
         now = self._broker.loop.time()

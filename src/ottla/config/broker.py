@@ -23,6 +23,8 @@ from ottla.config.definitions import (
     LIST,
     LONG,
     MAX_INT,
+    MAX_LONG,
+    PER_BROKER,
     SHORT,
     STRING,
     Legal,
@@ -272,6 +274,13 @@ class BrokerConfig(GroupDefaults):
         "Partitions recovered at the same time, per data directory.",
         dynamic=CLUSTER_WIDE,
     )
+    num_replica_alter_log_dirs_threads: int = setting(
+        "num.replica.alter.log.dirs.threads",
+        INT,
+        0,
+        at_least(0),
+        "Partitions copied at the same time when they move between log.dirs; 0: as many as there are directories.",
+    )
     producer_id_expiration_check_interval_ms: int = setting(
         "producer.id.expiration.check.interval.ms",
         INT,
@@ -286,6 +295,14 @@ class BrokerConfig(GroupDefaults):
         at_least(1),
         "Silence after which a partition forgets an idempotent producer.",
         dynamic=CLUSTER_WIDE,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG,
+        MAX_LONG,
+        at_least(1),
+        "Bytes that are copied per second when partitions move between log.dirs, over all of them.",
+        dynamic=PER_BROKER,
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         "replica.high.watermark.checkpoint.interval.ms",

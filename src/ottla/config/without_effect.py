@@ -13,17 +13,17 @@ BY_REASON = {
         zookeeper.max.in.flight.requests zookeeper.set.acl broker.id.generation.enable reserved.broker.max.id
         process.roles controller.listener.names initial.broker.registration.timeout.ms broker.heartbeat.interval.ms
         broker.session.timeout.ms inter.broker.protocol.version early.start.listeners server.max.startup.time.ms""",
-    "there is one broker so far, so nothing is replicated or moved": """
+    "there is one broker so far, so nothing is replicated": """
         replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.wait.max.ms replica.fetch.backoff.ms
         replica.fetch.response.max.bytes replica.lag.time.max.ms replica.lag.max.messages replica.socket.timeout.ms
         replica.socket.receive.buffer.bytes replica.selector.class num.replica.fetchers
-        num.replica.alter.log.dirs.threads auto.leader.rebalance.enable leader.imbalance.check.interval.seconds
+        auto.leader.rebalance.enable leader.imbalance.check.interval.seconds
         leader.imbalance.per.broker.percentage controlled.shutdown.enable controlled.shutdown.max.retries
         controlled.shutdown.retry.backoff.ms controller.socket.timeout.ms inter.broker.listener.name
         security.inter.broker.protocol unclean.leader.election.interval.ms request.timeout.ms
         socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms leader.replication.throttled.rate
         follower.replication.throttled.rate replication.quota.window.num replication.quota.window.size.seconds
-        replica.alter.log.dirs.io.max.bytes.per.second alter.log.dirs.replication.quota.window.num
+        alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds cordoned.log.dirs""",
     "records are always stored in format 2, and old consumers are always served theirs": """
         log.message.format.version log.message.downconversion.enable""",

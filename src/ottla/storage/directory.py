@@ -6,6 +6,7 @@ meta.properties                    version, cluster.id, broker.id
 recovery-point-offset-checkpoint   and the other checkpoints (checkpoints.py)
 <topic>-<partition>/               one log each (log.py)
 <topic>-<partition>.<hex>-delete/  a log on its way out
+<topic>-<partition>.<hex>-future/  the copy of one that comes from another directory (relocation.py)
 """
 
 from __future__ import annotations
@@ -40,8 +41,11 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
 DELETED = "-delete"
 STRAY = "-stray"
+FUTURE = "-future"
+MOVED_FROM = "moved-from"  # in a partition's directory: where it was before, if that is not removed yet
 
 _PARTITION = re.compile(r"(.+)-(\d+)")
+_FUTURE = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}" + FUTURE)
 
 
 def read_meta(directory: Path) -> dict[str, str]:
@@ -122,6 +126,11 @@ class DataDirectory:
             if match and entry.is_dir():
                 found[match[1], int(match[2])] = Path(entry.path)
         return found
+
+    def futures(self) -> list[tuple[TopicPartition, Path]]:
+        """Copies of logs that did not come to take over."""
+        found = [(_FUTURE.fullmatch(path.name), path) for path in sorted(self.path.glob("*" + FUTURE))]
+        return [((match[1], int(match[2])), path) for match, path in found if match and path.is_dir()]
 
     def partition_path(self, topic: str, partition: int) -> Path:
         return self.path / f"{topic}-{partition}"

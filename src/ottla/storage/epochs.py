@@ -90,8 +90,20 @@ class LeaderEpochs:
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(self._entries)
 
+    def save_to(self, path: Path) -> None:
+        """Write the epochs down elsewhere."""
+        write_checkpoint(path, self._rows(self._entries))
+
+    def relocate(self, path: Path) -> None:
+        """Write them there from now on."""
+        self._path = path
+
+    @staticmethod
+    def _rows(entries: list[tuple[int, int]]) -> list[tuple[str, str]]:
+        return [(str(epoch), str(start)) for epoch, start in entries]
+
     def _keep(self, entries: list[tuple[int, int]]) -> None:
         if entries != self._entries:
-            write_checkpoint(self._path, [(str(epoch), str(start)) for epoch, start in entries])
+            write_checkpoint(self._path, self._rows(entries))
             self._entries = entries
             self.latest = entries[-1][0] if entries else NO_EPOCH

@@ -26,7 +26,7 @@ InThread = Callable[[Callable[[], None]], "asyncio.Future[None]"]
 
 
 class LogFlusher:
-    __slots__ = ("_closed", "_in_thread", "_wanted", "busy", "flushed_at", "log", "on_done")
+    __slots__ = ("_closed", "_held", "_idle", "_in_thread", "_wanted", "busy", "flushed_at", "log", "on_done")
 
     def __init__(self, log: Log, in_thread: InThread) -> None:
         self.log = log
@@ -34,6 +34,8 @@ class LogFlusher:
         self._wanted = 0
         self.busy = False
         self._closed = False
+        self._held = False
+        self._idle: asyncio.Future[None] | None = None
         self.flushed_at = monotonic()
         self.on_done: Callable[[], None] | None = None  # called after each good fsync
         log.on_roll = self._rolled
@@ -41,8 +43,19 @@ class LogFlusher:
     def request(self, up_to: int) -> None:
         """See to it that records below `up_to` get to the disk."""
         self._wanted = max(self._wanted, up_to)
-        if not self.busy and not self._closed and up_to > self.log.recovery_point:
+        if not self.busy and not self._closed and not self._held and up_to > self.log.recovery_point:
             self._start()
+
+    async def hold(self) -> None:
+        """Begin nothing more until `go_on`, since the log's files are about to be moved. Returns when it is idle."""
+        self._held = True
+        if self.busy:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+
+    def go_on(self) -> None:
+        self._held = False
+        self.request(self._wanted)
 
     def _rolled(self, log: Log, _: Segment) -> None:
         self.request(log.active.base_offset)
@@ -84,6 +97,9 @@ class LogFlusher:
     def _finish(self, held: list[Segment], up_to: int, error: BaseException | None) -> None:
         self.busy = False
         self.flushed_at = monotonic()
+        if self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
         for segment in held:
             segment.file.release()
         if error is None:

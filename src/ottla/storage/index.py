@@ -40,6 +40,10 @@ class SparseIndex:
         self._in_file = self.path.stat().st_size // self._entry.size if self.path.exists() else 0
         self.last_key = self._read(self._in_file - 1)[KEY] if self._in_file else -1
 
+    def take_up(self, other: SparseIndex) -> None:
+        """The file is a copy of another index's, which has no entries beside its file."""
+        self._in_file, self.last_key = other._in_file, other.last_key
+
     def __len__(self) -> int:
         return self._in_file + len(self._tail[KEY])
 

@@ -368,6 +368,17 @@ class Log:
             aside += segment.set_aside()
         return aside
 
+    def relocate(self, directory: Path, recovery_point: int) -> None:
+        """Go on in another directory, where all files are (relocation.py). Readers under way keep the old ones."""
+        old, self.directory = self.segments, directory
+        self.active = self.active.active_in(directory)
+        self.segments = [*(segment.in_directory(directory) for segment in old[:-1]), self.active]
+        self.recovery_point = recovery_point
+        self.epochs.relocate(directory / EPOCH_FILE)
+        for segment in old:
+            self._handles.forget(segment)
+            segment.close()
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, limit: int, below: int, at_least_one: bool) -> tuple[bytes | FileSlice | None, int]:

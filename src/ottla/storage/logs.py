@@ -7,11 +7,15 @@ once.
 A log that cannot be opened is `offline` with the reason; so are all logs of a directory that fails. New partitions then
 go to the other directories. A partition that is not found while a directory is missing is taken to be there, not made
 anew: its records may come back.
+
+A log may move to another directory while it serves (relocation.py): until then `futures` has the copy, and the
+checkpoints of its directory have the partition too.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -27,6 +31,7 @@ from ottla.storage.errors import DamagedDirectory, DirectoryInUse, ForeignDirect
 from ottla.storage.failures import Reach, reach_of
 from ottla.storage.file import Handles
 from ottla.storage.log import Log
+from ottla.storage.relocation import FutureLog, settle_moves
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +46,8 @@ class Logs:
         self.offline: dict[TopicPartition, str] = {}  # those that cannot be used, and why
         self.on_failure: Callable[[DataDirectory, Exception], None] | None = None  # told in any thread
         self._logs: dict[TopicPartition, tuple[DataDirectory, Log]] = {}
+        self.futures: dict[TopicPartition, FutureLog] = {}  # copies of logs in the directories that they move to
+        self.preferred: dict[TopicPartition, DataDirectory] = {}  # where logs that are not there yet are to go
         self._counts = Counter(dict.fromkeys(self.directories, 0))  # how many logs each has
         self._writing = threading.Lock()  # a checkpoint is written by one at a time, and never by older offsets
 
@@ -82,6 +89,11 @@ class Logs:
         found = self._logs.get(key)
         return found[0] if found else None
 
+    def directory_at(self, path: str) -> DataDirectory | None:
+        """The data directory of that path, which must be absolute."""
+        wanted = os.path.normpath(path)
+        return next((one for one in self.directories if os.path.normpath(one.path.absolute()) == wanted), None)
+
     def in_directory(self, directory: DataDirectory) -> list[tuple[TopicPartition, Log]]:
         return [(key, log) for key, (home, log) in list(self._logs.items()) if home is directory]
 
@@ -114,6 +126,7 @@ class Logs:
                 "is missing or another one's. Put it back, or set another log.dirs"
             )
         began = monotonic()
+        settle_moves(self.usable)
         with ThreadPoolExecutor(self.recovery_threads * len(self.directories), "recovery") as pool:
             opening = {}
             for directory in self.usable:
@@ -177,7 +190,9 @@ class Logs:
     def create(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> Log:
         if not self.usable:
             raise StorageError(f"cannot create {key[0]}-{key[1]}: no data directory can be used")
-        directory = min(self.usable, key=lambda one: self._counts[one])
+        directory = self.preferred.pop(key, None)
+        if directory is None or directory.failure is not None:
+            directory = min(self.usable, key=lambda one: self._counts[one])
         path = directory.partition_path(*key)
         try:
             if path.exists():  # a creation that was cut short, or somebody else's
@@ -205,6 +220,16 @@ class Logs:
         self._logs[key] = (directory, log)
         self._counts[directory] += 1
 
+    def move(self, future: FutureLog) -> Path:
+        """Let a log go on where its copy is (FutureLog.take_over). Returns where it was."""
+        was = future.take_over()
+        directory, log = self._logs[future.key]
+        self._logs[future.key] = (future.directory, log)
+        del self.futures[future.key]
+        self._counts[directory] -= 1
+        self._counts[future.directory] += 1
+        return was
+
     def delete(self, key: TopicPartition) -> Path | None:
         """Take a log out of sight; returns where its files are until somebody removes them."""
         found = self._logs.pop(key, None)
@@ -221,7 +246,7 @@ class Logs:
 
     def write_recovery_points(self) -> None:
         """Write down up to where each log is surely on disk."""
-        self._write(RECOVERY_POINT, lambda _, log: log.recovery_point)
+        self._write(RECOVERY_POINT, lambda _, log: log.recovery_point, lambda future: future.recovery_point)
 
     def write_log_starts(self) -> None:
         """Write down where each log begins, if that is inside a segment."""
@@ -230,12 +255,27 @@ class Logs:
     def write_high_watermarks(self) -> None:
         self._write(HIGH_WATERMARK, lambda _, log: log.end_offset)
 
-    def _write(self, name: str, offset_of: Callable[[TopicPartition, Log], int | None]) -> None:
-        """Write a checkpoint of every directory; OSError at the end if one of them did not take it."""
+    def _write(
+        self,
+        name: str,
+        offset_of: Callable[[TopicPartition, Log], int | None],
+        offset_of_future: Callable[[FutureLog], int | None] | None = None,
+    ) -> None:
+        """Write a checkpoint of every directory; OSError at the end if one of them did not take it.
+
+        Of a copy it has what holds for the log itself, unless `offset_of_future` says something else.
+        """
         failure: OSError | None = None
         with self._writing:
+            futures = list(self.futures.values())  # before the logs: one that takes over now is in one of the two
             for directory, logs in self._by_directory():
-                offsets = {key: offset for key, log in logs if (offset := offset_of(key, log)) is not None}
+                found = {
+                    future.key: offset_of_future(future) if offset_of_future else offset_of(future.key, future.log)
+                    for future in futures
+                    if future.directory is directory
+                }
+                found.update({key: offset_of(key, log) for key, log in logs})
+                offsets = {key: offset for key, offset in found.items() if offset is not None}
                 try:
                     directory.write_checkpoint(name, offsets)
                 except OSError as error:

@@ -94,6 +94,22 @@ class Segment:
         self.next_offset, self.size = next_offset, size
         self._loaded = False
 
+    def in_directory(self, directory: Path) -> Segment:
+        """The same segment in another directory, where copies of its files are."""
+        moved = Segment(directory, self.base_offset)
+        moved.take_up(self.next_offset, self.size)
+        return moved
+
+    def active_in(self, directory: Path) -> Segment:
+        """The same, of one that is written to; its indexes must have no entries beside their files."""
+        moved = self.in_directory(directory)
+        moved.index.take_up(self.index)
+        moved.time_index.take_up(self.time_index)
+        moved.max_timestamp, moved.max_timestamp_offset = self.max_timestamp, self.max_timestamp_offset
+        moved.first_timestamp, moved.index_bytes = self.first_timestamp, self.index_bytes
+        moved._since_index, moved._hints, moved._loaded = self._since_index, self._hints, True
+        return moved
+
     def load(self) -> None:
         """Learn what the indexes of a segment that was taken up have to say."""
         if not self._loaded:

@@ -1,7 +1,9 @@
-"""DescribeLogDirs through the wire, in every version."""
+"""DescribeLogDirs and AlterReplicaLogDirs through the wire, in every version."""
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
-from support.requests import batch, produce
+from support.requests import batch, fetch, produce, values_in
 
 
 def describe(wire, topics=None, version=5):
@@ -98,3 +100,285 @@ def test_a_directory_that_failed_says_so_and_the_other_goes_on(serve, disks):
 def test_a_relative_directory_is_told_by_its_whole_path(serve, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert list(describe(serve(log_dirs=["here"]).wire())) == [str(tmp_path / "here")]
+
+
+# -- AlterReplicaLogDirs
+
+
+def move(wire, *asked, version=2):
+    """`asked`: (directory, topic, partitions); returns the errors by topic and partition."""
+    Request = messages.AlterReplicaLogDirsRequest
+    reply = wire.call(
+        Request(
+            dirs=[
+                Request.Dir(path=path, topics=[Request.Topic(name=topic, partitions=which)])
+                for path, topic, which in asked
+            ]
+        ),
+        version,
+    )
+    return {
+        (topic.topic_name, one.partition_index): ErrorCode(one.error_code).name
+        for topic in reply.results
+        for one in topic.partitions
+    }
+
+
+def place_of(disks, topic, index=0):
+    """Which disk a partition's directory lies on; None while it lies on both."""
+    found = [at for at, disk in enumerate(disks) if (Path(disk) / f"{topic}-{index}").is_dir()]
+    return found[0] if len(found) == 1 else None
+
+
+def other(disks, topic, index=0):
+    return disks[1 - place_of(disks, topic, index)]
+
+
+def leftovers(disks):
+    return [path.name for disk in disks for path in Path(disk).glob("*-*[ey]") if not path.name.endswith("-delete")] + [
+        str(path) for disk in disks for path in Path(disk).glob("*/moved-from")
+    ]
+
+
+def is_idle(served):
+    return not served.broker.moves._moves
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_partition_moves_and_goes_on_there(serve, disks, until, version):
+    served = serve(log_dirs=disks)
+    wire = served.wire()
+    wire.create("t", 1, {"file.delete.delay.ms": "0"})
+    for value in ("a", "b"):
+        produce(wire, "t", batch(value))
+    there = other(disks, "t")
+    assert move(wire, (there, "t", [0]), version=version) == {("t", 0): "NONE"}
+    until(lambda: is_idle(served))
+    assert other(disks, "t") != there
+    found = describe(wire)
+    assert [logs(found[disk]) for disk in disks if disk != there] == [{}]
+    assert logs(found[there])["t", 0][1:] == (0, False)
+    assert produce(wire, "t", batch("c")).base_offset == 2
+    assert values_in(fetch(wire, "t", 0).records) == ["a", "b", "c"]
+    assert leftovers(disks) == []
+    served.restart()
+    assert values_in(fetch(served.wire(), "t", 0).records) == ["a", "b", "c"]
+    assert other(disks, "t") != there
+    until(lambda: [path.name for disk in disks for path in Path(disk).glob("t-*")] == ["t-0"])
+
+
+def test_what_cannot_be_moved_is_refused(serve, disks, tmp_path):
+    served = serve(log_dirs=disks)
+    wire = served.wire()
+    wire.create("t", 2)
+    here = disks[place_of(disks, "t")]
+    long = "x" * 240
+    wire.create(long)
+    assert move(
+        wire,
+        (here, "t", [0, 5, -1]),
+        (disks[0] + "/", "no", [0]),
+        (str(tmp_path / "elsewhere"), "t", [1]),
+        ("", "u", [0]),
+        (disks[1], long, [0]),
+    ) == {
+        ("t", 0): "NONE",  # it is there
+        ("t", 5): "UNKNOWN_TOPIC_OR_PARTITION",
+        ("t", -1): "UNKNOWN_TOPIC_OR_PARTITION",
+        ("no", 0): "UNKNOWN_TOPIC_OR_PARTITION",
+        ("t", 1): "LOG_DIR_NOT_FOUND",
+        ("u", 0): "LOG_DIR_NOT_FOUND",
+        (long, 0): "INVALID_TOPIC_EXCEPTION",
+    }
+    assert is_idle(served)
+    assert leftovers(disks) == []
+
+
+def test_nothing_moves_while_a_directory_is_missing(serve, disks, tmp_path):
+    served = serve(log_dirs=[*disks, str(tmp_path / "disk-c")])
+    wire = served.wire()
+    wire.create("t", 3)
+
+    async def fail():
+        served.broker.disks._fail(served.broker.logs.directories[2], OSError(5, "Input/output error"))
+
+    served.run(fail())
+    (lost,) = [index for index in range(3) if place_of(disks, "t", index) is None]
+    safe = (lost + 1) % 3
+    assert move(wire, (disks[0], "t", [lost])) == {("t", lost): "KAFKA_STORAGE_ERROR"}
+    assert move(wire, (str(tmp_path / "disk-c"), "t", [safe])) == {("t", safe): "KAFKA_STORAGE_ERROR"}
+    assert move(wire, (other(disks, "t", safe), "t", [safe])) == {("t", safe): "KAFKA_STORAGE_ERROR"}
+
+
+def test_a_partition_that_is_not_there_yet_is_made_where_it_was_wished(serve, disks):
+    served = serve(log_dirs=disks)
+    wire = served.wire()
+    wishes = [(disks[1], "t", [0, 1, 2]), (disks[0], "u", [0])]
+    assert set(move(wire, *wishes).values()) == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    wire.create("t", 3)
+    wire.create("u", 1)
+    assert [place_of(disks, "t", index) for index in range(3)] == [1, 1, 1]
+    assert place_of(disks, "u") == 0
+
+
+@pytest.fixture
+def slow(serve, disks, until):
+    """A broker that moves at most 100 kB per second, and a topic with far more."""
+    served = serve(log_dirs=disks, replica_alter_log_dirs_io_max_bytes_per_second=100_000)
+    wire = served.wire()
+    wire.create("t", 1, {"segment.bytes": "200000", "file.delete.delay.ms": "0"})
+    for _ in range(20):
+        produce(wire, "t", batch(*["x" * 1000] * 50))
+    return served
+
+
+def futures(wire):
+    return {path: found for path, one in describe(wire).items() if (found := [r for r in logs(one).values() if r[2]])}
+
+
+def test_a_move_that_is_under_way_is_shown_with_its_lag(slow, disks, until):
+    wire = slow.wire()
+    there = other(disks, "t")
+    move(wire, (there, "t", [0]))
+    ((size, lag, _),) = futures(wire)[there]
+    assert size < 1_000_000
+    assert 0 < lag <= 1000
+    assert move(wire, (there, "t", [0])) == {("t", 0): "NONE"}  # once more changes nothing
+    until(lambda: 0 < futures(wire)[there][0][0] and futures(wire)[there][0][1] < 1000)
+    assert [path.name[:4] for path in Path(there).glob("*-future")] == ["t-0."]
+
+
+def test_a_wish_for_the_present_place_ends_a_move_without_a_trace(slow, disks, until):
+    wire = slow.wire()
+    there, here = other(disks, "t"), disks[place_of(disks, "t")]
+    move(wire, (there, "t", [0]))
+    until(lambda: list(Path(there).glob("*-future")))
+    assert move(wire, (here, "t", [0])) == {("t", 0): "NONE"}
+    until(lambda: is_idle(slow))
+    assert futures(wire) == {}
+    assert leftovers(disks) == []
+    assert disks[place_of(disks, "t")] == here
+
+
+def test_a_topic_that_is_deleted_takes_its_copy_along(slow, disks, until):
+    wire = slow.wire()
+    there = other(disks, "t")
+    move(wire, (there, "t", [0]))
+    until(lambda: list(Path(there).glob("*-future")))
+    reply = wire.call(messages.DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
+    assert reply.responses[0].error_code == 0
+    until(lambda: not [path for disk in disks for path in Path(disk).glob("t-*")])
+    assert leftovers(disks) == []
+
+
+def test_a_move_that_a_stop_cut_short_begins_again(slow, disks, until):
+    there = other(disks, "t")
+    move(slow.wire(), (there, "t", [0]))
+    until(lambda: list(Path(there).glob("*-future")))
+    slow.settings["replica_alter_log_dirs_io_max_bytes_per_second"] = 10**12
+    slow.restart()
+    until(lambda: is_idle(slow) and other(disks, "t") != there)
+    assert leftovers(disks) == []
+    assert len(values_in(fetch(slow.wire(), "t", 0, partition_max_bytes=1 << 24).records)) >= 50
+
+
+def test_a_new_limit_holds_at_once(slow, disks, until):
+    wire = slow.wire()
+    there = other(disks, "t")
+    move(wire, (there, "t", [0]))
+    until(lambda: list(Path(there).glob("*-future")))
+
+    async def hurry():
+        slow.broker.config.replica_alter_log_dirs_io_max_bytes_per_second = 10**12
+        slow.broker.moves._free_at = 0.0
+
+    slow.run(hurry())
+    until(lambda: is_idle(slow))
+    assert other(disks, "t") != there
+
+
+def test_another_destination_replaces_the_first(serve, disks, tmp_path, until):
+    three = [*disks, str(tmp_path / "disk-c")]
+    served = serve(log_dirs=three, replica_alter_log_dirs_io_max_bytes_per_second=50_000)
+    wire = served.wire()
+    wire.create("t", 1, {"segment.bytes": "100000"})
+    for _ in range(10):
+        produce(wire, "t", batch(*["x" * 1000] * 50))
+    home = place_of(three, "t")
+    first, second = (disk for at, disk in enumerate(three) if at != home)
+    move(wire, (first, "t", [0]))
+    until(lambda: list(Path(first).glob("*-future")))
+    assert move(wire, (second, "t", [0])) == {("t", 0): "NONE"}
+    assert list(futures(wire)) == [second]
+    until(lambda: not list(Path(first).glob("t-*")))
+    until(lambda: list(Path(second).glob("*-future")))
+
+
+def test_a_deleted_beginning_stays_deleted_after_a_move_and_a_crash(serve, disks, until, tmp_path):
+    served = serve(log_dirs=disks)
+    wire = served.wire()
+    wire.create("t", 1)
+    for value in ("a", "b", "c"):
+        produce(wire, "t", batch(value))
+    Request = messages.DeleteRecordsRequest
+    partition = Request.Partition(partition_index=0, offset=2)
+    wire.call(Request(topics=[Request.Topic(name="t", partitions=[partition])], timeout_ms=10_000), 2)
+    move(wire, (other(disks, "t"), "t", [0]))
+    until(lambda: is_idle(served))
+    copies = [str(tmp_path / "copy-a"), str(tmp_path / "copy-b")]  # as a killed broker would have left them
+    for disk, copy in zip(disks, copies, strict=True):
+        shutil.copytree(disk, copy)
+    again = serve(log_dirs=copies)
+    assert again.broker.partition("t", 0).log_start_offset == 2
+    assert values_in(fetch(again.wire(), "t", 2).records) == ["c"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_destination_that_is_full_ends_the_move_and_takes_nothing_offline(serve, disks, until, monkeypatch, code):
+    served = serve(log_dirs=disks)
+    wire = served.wire()
+    wire.create("t", 1)
+    wire.create("neighbour", 2)
+    produce(wire, "t", batch("x"))
+    there = other(disks, "t")
+    write = os.pwrite
+
+    def refuse(fd, data, at):
+        if "-future" in os.readlink(f"/proc/self/fd/{fd}"):
+            raise OSError(code, os.strerror(code))
+        return write(fd, data, at)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", refuse)
+        assert move(wire, (there, "t", [0])) == {("t", 0): "NONE"}
+        until(lambda: is_idle(served))
+    assert futures(wire) == {}
+    assert leftovers(disks) == []
+    assert all(one.error_code == 0 for one in describe(wire).values())
+    assert produce(wire, "t", batch("y")).error_code == 0
+    assert move(wire, (there, "t", [0])) == {("t", 0): "NONE"}
+    until(lambda: is_idle(served) and other(disks, "t") != there)
+    assert values_in(fetch(wire, "t", 0).records) == ["x", "y"]
+
+
+def test_a_destination_that_breaks_fails_and_the_partition_stays(serve, disks, until, monkeypatch):
+    served = serve(log_dirs=disks)
+    wire = served.wire()
+    wire.create("t", 2)
+    mine = next(index for index in range(2) if place_of(disks, "t", index) == 0)
+    write = os.pwrite
+
+    def refuse(fd, data, at):
+        if "-future" in os.readlink(f"/proc/self/fd/{fd}"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return write(fd, data, at)
+
+    produce(wire, "t", batch("x"), mine)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "pwrite", refuse)
+        move(wire, (disks[1], "t", [mine]))
+        until(lambda: served.broker.logs.directories[1].failure)
+    until(lambda: is_idle(served))
+    assert produce(wire, "t", batch("y"), mine).error_code == 0
+    assert produce(wire, "t", batch("y"), 1 - mine).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert values_in(fetch(wire, "t", 0, mine).records) == ["x", "y"]

@@ -3,6 +3,7 @@
 from ottla.broker.handlers import (  # noqa: F401
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     create_partitions,
     create_topics,

@@ -71,6 +71,13 @@ def _directory(
             continue
         row = Response.Partition(partition_index=key[1], partition_size=log.size, offset_lag=0, is_future_key=False)
         topics.setdefault(key[0], []).append(row)
+    for key, future in broker.logs.futures.items():
+        if future.directory is directory and (wanted is None or key in wanted):
+            lag = max(future.log.end_offset - future.end_offset, 0)
+            row = Response.Partition(
+                partition_index=key[1], partition_size=future.size, offset_lag=lag, is_future_key=True
+            )
+            topics.setdefault(key[0], []).append(row)
     total, usable = space
     return Response.LogDir(
         error_code=ErrorCode.NONE,
