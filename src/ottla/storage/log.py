@@ -79,6 +79,7 @@ class Log:
         "recovery_point",
         "segments",
         "start_offset",
+        "truncations",
     )
 
     def __init__(self, directory: Path, config: TopicConfig, handles: Handles | None = None) -> None:
@@ -96,6 +97,7 @@ class Log:
         self.epochs = LeaderEpochs(directory / EPOCH_FILE)
         self.on_failure: Callable[[Log, Exception], None] | None = None  # told when the disk lets us down
         self.on_roll: Callable[[Log, Segment], None] | None = None  # told of each segment that is now complete
+        self.truncations = 0  # how often the log was cut: what was read of it may be gone
         self._jitter = 0
 
     # -- opening and closing -------------------------------------------------------------------------------------
@@ -339,6 +341,7 @@ class Log:
         """
         if offset >= self.end_offset:
             return []
+        self.truncations += 1
         aside = []
         while self.segments and self.active.base_offset >= offset:
             aside += self.active.set_aside()

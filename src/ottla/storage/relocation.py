@@ -6,7 +6,8 @@
 
 Files are copied, not records, so that the copy has the same bytes. Sealed segments never change; the active one only
 grows, and is copied up to where it was when the loop last looked (`wanted`). Segments that retention took away
-meanwhile go from the copy too. Compaction must rest, since it changes sealed segments.
+meanwhile go from the copy too, and a log that was cut is copied anew. Compaction must rest, since it changes sealed
+segments.
 
 What happens to the disk at the end, each step after the one before is done:
 
@@ -81,6 +82,8 @@ class FutureLog:
         self._copied: dict[int, int] = {}  # bytes of segments that are here, by base offset
         self._complete: set[int] = set()  # of sealed segments with all that belongs to them, on disk
         self._missing: set[int] = set()  # segments that were not found, once
+        self._outdated: set[int] = set()  # segments that are here, and may be others than the log's
+        self._truncations = log.truncations
 
     @property
     def size(self) -> int:
@@ -99,6 +102,12 @@ class FutureLog:
 
     def wanted(self) -> list[Wanted]:
         """What the copy is to have."""
+        if self._truncations != self.log.truncations:
+            self._truncations = self.log.truncations
+            self._outdated.update(self._copied)
+            self._copied.clear()
+            self._complete.clear()
+            self.end_offset, self.recovery_point = self.log.start_offset, 0
         active = self.log.active
         return [
             Wanted(one.base_offset, one.size, one.next_offset, one is not active) for one in list(self.log.segments)
@@ -136,14 +145,14 @@ class FutureLog:
         return limit - left
 
     def _drop_others(self, wanted: Sequence[Wanted]) -> None:
-        """Remove what the log does not have any more: whole segments, and those that were cut."""
-        sizes = {one.base_offset: one.size for one in wanted}
-        for base, copied in list(self._copied.items()):
-            if copied > sizes.get(base, -1):
-                for suffix in (*SMALL_FILES, LOG_SUFFIX):
-                    (self.path / file_name(base, suffix)).unlink(missing_ok=True)
-                self._complete.discard(base)
-                del self._copied[base]
+        """Remove what the log does not have any more."""
+        bases = {one.base_offset for one in wanted}
+        for base in [*self._outdated, *(base for base in self._copied if base not in bases)]:
+            for suffix in (*SMALL_FILES, LOG_SUFFIX):
+                (self.path / file_name(base, suffix)).unlink(missing_ok=True)
+            self._complete.discard(base)
+            self._copied.pop(base, None)
+        self._outdated.clear()
 
     def _copy_segment(self, one: Wanted, limit: int) -> int:
         name = file_name(one.base_offset, LOG_SUFFIX)

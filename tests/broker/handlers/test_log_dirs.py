@@ -244,7 +244,7 @@ def test_a_move_that_is_under_way_is_shown_with_its_lag(slow, disks, until):
     assert size < 1_000_000
     assert 0 < lag <= 1000
     assert move(wire, (there, "t", [0])) == {("t", 0): "NONE"}  # once more changes nothing
-    until(lambda: 0 < futures(wire)[there][0][0] and futures(wire)[there][0][1] < 1000)
+    until(lambda: futures(wire)[there][0][0] > 0 and futures(wire)[there][0][1] < 1000)
     assert [path.name[:4] for path in Path(there).glob("*-future")] == ["t-0."]
 
 
