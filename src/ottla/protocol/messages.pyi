@@ -3327,6 +3327,41 @@ class TopicRecord(Message):
     topic_id: bytes
     def __init__(self, *, name: str = ..., topic_id: bytes = ...) -> None: ...
 
+class TransactionLogKey(Message):
+    transactional_id: str
+    def __init__(self, *, transactional_id: str = ...) -> None: ...
+
+class TransactionLogValue(Message):
+    class Partitions(Message):
+        topic: str
+        partition_ids: list[int]
+        def __init__(self, *, topic: str = ..., partition_ids: list[int] = ...) -> None: ...
+
+    producer_id: int
+    previous_producer_id: int
+    next_producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_status: int
+    transaction_partitions: list[TransactionLogValue.Partitions] | None
+    transaction_last_update_timestamp_ms: int
+    transaction_start_timestamp_ms: int
+    client_transaction_version: int
+    def __init__(
+        self,
+        *,
+        producer_id: int = ...,
+        previous_producer_id: int = ...,
+        next_producer_id: int = ...,
+        producer_epoch: int = ...,
+        transaction_timeout_ms: int = ...,
+        transaction_status: int = ...,
+        transaction_partitions: list[TransactionLogValue.Partitions] | None = ...,
+        transaction_last_update_timestamp_ms: int = ...,
+        transaction_start_timestamp_ms: int = ...,
+        client_transaction_version: int = ...,
+    ) -> None: ...
+
 class TxnOffsetCommitRequest(Message):
     class Topic(Message):
         name: str
