@@ -96,9 +96,9 @@ class Reach:
 
 def reaches(function: F) -> F:
     """Adds the options above; the command gets `reach`."""
-    return click.option(
-        "--broker-list", "broker_list", metavar="HOST:PORT,...", help="The same as --bootstrap-server."
-    )(reaches_by_bootstrap(function))
+    return click.option("--broker-list", "older_name", metavar="HOST:PORT,...", help="The same as --bootstrap-server.")(
+        reaches_by_bootstrap(function)
+    )
 
 
 def reaches_by_bootstrap(function: F) -> F:
@@ -113,11 +113,11 @@ def reaches_by_bootstrap(function: F) -> F:
         bootstrap_server: str | None,
         zookeeper: str | None,
         command_config: str | None,
-        broker_list: str | None = None,
+        older_name: str | None = None,
         **options: Any,
     ) -> Any:
         properties = properties_of(command_config)
-        return function(*arguments, reach=find(bootstrap_server or broker_list, zookeeper, properties), **options)
+        return function(*arguments, reach=find(bootstrap_server or older_name, zookeeper, properties), **options)
 
     return command  # type: ignore[return-value]
 
