@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.groups.hashing import java_hash, partition_of
+from ottla.coordinators.hashing import java_hash, partition_of
 from ottla.groups.records import (
     Committed,
     group_key,

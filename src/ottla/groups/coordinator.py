@@ -13,41 +13,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
-from ottla.config.broker import BrokerConfig
-from ottla.controller.controller import Controller
-from ottla.controller.image import ClusterImage
 from ottla.controller.names import CONSUMER_OFFSETS
 from ottla.controller.topics import NewTopic
+from ottla.coordinators.hashing import partition_of
+from ottla.coordinators.host import Host
+from ottla.coordinators.internal_topic import InternalTopic
 from ottla.groups.effects import Effect, Timer
 from ottla.groups.group import Group
-from ottla.groups.hashing import partition_of
 from ottla.groups.shard import LOADING, READY, Shard
 from ottla.groups.timers import NEVER, Timers
 from ottla.protocol.errors import ErrorCode
-from ottla.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
 HELD_UP_MS = 200  # a timer that comes later than this tells of a broker that was held up
-
-
-class Host(Protocol):
-    """What the coordinator needs of its broker. `config` is looked at on every use: it may change."""
-
-    loop: asyncio.AbstractEventLoop
-    controller: Controller
-
-    @property
-    def config(self) -> BrokerConfig: ...
-
-    @property
-    def image(self) -> ClusterImage: ...
-
-    def partition(self, topic: str, index: int) -> Partition | None: ...
-
-    def now_ms(self) -> int: ...
 
 
 class Coordinator:
@@ -55,8 +35,7 @@ class Coordinator:
         self.host = host
         self.shards: dict[int, Shard] = {}
         self.timers = Timers()
-        self._count = 0  # partitions of the topic; 0 while it is not there
-        self._creation: asyncio.Task[ErrorCode] | None = None
+        self.topic = InternalTopic(host, CONSUMER_OFFSETS, self._new_topic)
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = NEVER
         self._loading: dict[Shard, None] = {}
@@ -69,10 +48,10 @@ class Coordinator:
         self._take_up()
 
     async def stop(self) -> None:
-        for task in (self._loader, self._creation):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        await self.topic.stop()
+        if self._loader is not None:
+            self._loader.cancel()
+            await asyncio.gather(self._loader, return_exceptions=True)
         if self._wake is not None:
             self._wake.cancel()
         for shard in self.shards.values():
@@ -83,7 +62,7 @@ class Coordinator:
         """The broker's logs have followed a change of topics. `grown`: those with more partitions."""
         created, deleted = list(created), list(deleted)
         if CONSUMER_OFFSETS in deleted:
-            shards, self.shards, self._count = self.shards, {}, 0
+            shards, self.shards, self.topic.count = self.shards, {}, 0
             for shard in shards.values():
                 shard.unload(ErrorCode.NOT_COORDINATOR)
         if CONSUMER_OFFSETS in created:
@@ -104,11 +83,7 @@ class Coordinator:
     # -- the topic and its partitions ----------------------------------------------------------------------------
 
     def _take_up(self) -> None:
-        partitions: list[Partition] = []
-        while (partition := self.host.partition(CONSUMER_OFFSETS, len(partitions))) is not None:
-            partitions.append(partition)
-        self._count = len(partitions)
-        for partition in partitions:
+        for partition in self.topic.take_up():
             if partition.index not in self.shards:
                 shard = self.shards[partition.index] = Shard(self, partition)
                 if partition.log.end_offset == partition.log.start_offset:
@@ -138,27 +113,9 @@ class Coordinator:
     def is_loading(self) -> bool:
         return any(shard.state == LOADING for shard in self.shards.values())
 
-    @property
-    def is_there(self) -> bool:
-        """Whether the topic exists."""
-        return self._count > 0
-
-    def begin_topic(self) -> None:
-        """Have the topic made, if it is not there: a client has come without asking for a coordinator first."""
-        if not self.is_there and self._creation is None:
-            self._creation = self.host.loop.create_task(self._create_topic())
-
-    async def create_topic(self) -> ErrorCode:
-        """Make __consumer_offsets, once for all who ask meanwhile. NONE when it is there."""
-        if self.is_there:
-            return ErrorCode.NONE
-        self.begin_topic()
-        assert self._creation is not None
-        return await asyncio.shield(self._creation)
-
-    async def _create_topic(self) -> ErrorCode:
+    def _new_topic(self) -> NewTopic:
         config = self.host.config
-        new = NewTopic(
+        return NewTopic(
             CONSUMER_OFFSETS,
             config.offsets_topic_num_partitions,
             config.offsets_topic_replication_factor,
@@ -168,20 +125,12 @@ class Coordinator:
                 "segment.bytes": str(config.offsets_topic_segment_bytes),
             },
         )
-        try:
-            (result,) = await self.host.controller.create_topics([new])
-        finally:
-            self._creation = None
-        if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            return ErrorCode.NONE if self.is_there else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        log.error("%s cannot be created: %s", CONSUMER_OFFSETS, result.message)
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def shard_of(self, group_id: str) -> Shard | ErrorCode:
         """The shard that has the group or would have it, or why it cannot be used."""
-        if not self._count:
+        if not self.topic.is_there:
             return ErrorCode.NOT_COORDINATOR
-        shard = self.shards.get(partition_of(group_id, self._count))
+        shard = self.shards.get(partition_of(group_id, self.topic.count))
         if shard is None:
             return ErrorCode.NOT_COORDINATOR
         return shard.error or shard

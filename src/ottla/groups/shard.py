@@ -4,28 +4,27 @@
     ready     its groups are served
     failed    the log cannot be read or written, or is no longer here: NOT_COORDINATOR
 
-What groups want written in one turn of the event loop goes into one append, and the answers follow when it is
-committed. With many clients, that is what keeps a commit cheap. When an append is refused, memory is ahead of the log:
-those who wait are told COORDINATOR_NOT_AVAILABLE, all groups of the partition are dropped and read back from the log.
+When an append is refused, memory is ahead of the log: those who wait are told COORDINATOR_NOT_AVAILABLE, all groups of
+the partition are dropped and read back from the log.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller.names import CONSUMER_OFFSETS
+from ottla.coordinators.journal import Journal
+from ottla.coordinators.loading import Survivors, Turns, Unreadable, read_back
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.effects import Effect, Reply, Timer, Write
 from ottla.groups.group import Group
 from ottla.groups.kinds import RESTORERS
-from ottla.groups.loading import Survivors, Turns, Unreadable, read_back
 from ottla.groups.records import OFFSET_KEYS, kind_of, read_offset_key, read_offset_value
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.model import Message
-from ottla.protocol.records import Record, build_batch
 from ottla.replication.partition import Partition
 from ottla.replication.refused import Refused
 
@@ -35,12 +34,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOADING, READY, FAILED = "loading", "ready", "failed"
-BATCH_BYTES = 256 * 1024
-RECORD_OVERHEAD, BATCH_OVERHEAD = 30, 100  # at most, beside key and value
 
 
 class Shard:
-    __slots__ = ("_answers", "_coordinator", "_scheduled", "_writes", "groups", "index", "partition", "state")
+    __slots__ = ("_coordinator", "groups", "index", "journal", "partition", "state")
 
     def __init__(self, coordinator: Coordinator, partition: Partition) -> None:
         self._coordinator = coordinator
@@ -48,9 +45,16 @@ class Shard:
         self.index = partition.index
         self.state = LOADING
         self.groups: dict[str, Group] = {}
-        self._writes: list[Write] = []
-        self._answers: list[Reply] = []
-        self._scheduled = False
+        host = coordinator.host
+        self.journal: Journal[Reply] = Journal(
+            host,
+            partition,
+            answer=_answer,
+            late=partial(_fail, code=ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            refused=self._refused,
+            codec=lambda: host.config.offsets_topic_compression_codec,
+            timeout_ms=lambda: host.config.offsets_commit_timeout_ms,
+        )
 
     @property
     def error(self) -> ErrorCode:
@@ -64,8 +68,7 @@ class Shard:
     @property
     def largest_record(self) -> int:
         """Bytes of key and value that one record may have."""
-        config = self.partition.config
-        return min(config.max_message_bytes, config.segment_bytes) - RECORD_OVERHEAD - BATCH_OVERHEAD
+        return self.journal.largest_record
 
     # -- groups --------------------------------------------------------------------------------------------------
 
@@ -86,76 +89,23 @@ class Shard:
 
     def carry_out(self, group: Group, effects: Iterable[Effect]) -> None:
         """Do what a group wants done. Answers wait for the records of the same list."""
-        replies = writes = None
+        replies: list[Reply] = []
+        writes: list[Write] = []
         for effect in effects:
             if isinstance(effect, Timer):
                 self._coordinator.set_timer(group, effect)
             elif isinstance(effect, Write):
-                self._writes.append(effect)
-                writes = True
-            elif replies is None:
-                replies = [effect]
+                writes.append(effect)
             else:
                 replies.append(effect)
         if writes:
-            if replies:
-                self._answers += replies
-            if not self._scheduled:
-                self._scheduled = True
-                self._coordinator.host.loop.call_soon(self.flush)
+            self.journal.put(writes, replies)
         elif replies:
             _answer(replies)
 
     def flush(self) -> None:
         """Write what has come together, and answer when it is committed."""
-        self._scheduled = False
-        writes, answers = self._writes, self._answers
-        self._writes, self._answers = [], []
-        if not writes:
-            _answer(answers)
-            return
-        partition, now_ms = self.partition, self._coordinator.host.now_ms()
-        try:
-            for batch in self._batches(writes, now_ms):
-                partition.append(memoryview(batch), now_ms, all_replicas=True, zstd=True, prepared=True)
-        except Refused as refusal:
-            self._refused(answers, refusal)
-            return
-        end = partition.log.end_offset
-        if partition.commit is None or partition.high_watermark >= end:
-            _answer(answers)
-        else:
-            self._wait(answers, end)
-
-    def _batches(self, writes: list[Write], now_ms: int) -> Iterator[bytearray]:
-        limit = min(BATCH_BYTES, self.largest_record)
-        codec = self._coordinator.host.config.offsets_topic_compression_codec
-        records: list[Record] = []
-        size = 0
-        for key, value in writes:
-            length = len(key) + RECORD_OVERHEAD + (len(value) if value is not None else 0)
-            if size + length > limit and records:
-                yield build_batch(records, codec=codec)
-                records, size = [], 0
-            records.append(Record(len(records), now_ms, key, value))
-            size += length
-        yield build_batch(records, codec=codec)
-
-    def _wait(self, answers: list[Reply], end: int) -> None:
-        """Answer when all below `end` is committed, or after offsets.commit.timeout.ms with an error."""
-        commit, host = self.partition.commit, self._coordinator.host
-        assert commit is not None
-        timeout = host.config.offsets_commit_timeout_ms / 1000
-        timer = host.loop.call_later(timeout, partial(_fail, answers, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-
-        def settled(refusal: Refused | None) -> None:
-            timer.cancel()
-            if refusal is None:
-                _answer(answers)
-            else:
-                self._refused(answers, refusal)
-
-        commit.when_committed(end, settled)
+        self.journal.flush()
 
     def _refused(self, answers: list[Reply], refusal: Refused) -> None:
         log.warning("%s-%d: groups cannot be written: %s", CONSUMER_OFFSETS, self.index, refusal.message)
@@ -167,9 +117,7 @@ class Shard:
         """Forget all groups; who waits is told `code`."""
         self.state = FAILED
         groups, self.groups = self.groups, {}
-        self._writes = []
-        answers, self._answers = self._answers, []
-        _fail(answers, code)
+        _fail(self.journal.drop(), code)
         for group in groups.values():
             _answer(group.core.unloaded(code))
 

@@ -162,11 +162,13 @@ class Partition:
         zstd: bool,
         prepared: bool = False,
         in_transaction: bool = False,
+        by_broker: bool = False,
     ) -> tuple[int, int]:
         """Write what a producer sent. Returns its first offset and its append time (-1: records keep their own).
 
         `zstd`: the producer may know that codec. `prepared`: this is what `prepare` has made of what was sent.
-        `in_transaction`: the coordinator knows of a transaction of this producer on this partition.
+        `in_transaction`: the coordinator knows of a transaction of this producer on this partition. `by_broker`: a
+        coordinator writes to its own topic, for a producer's transaction perhaps; it has no sequence numbers.
         """
         if self.offline is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
@@ -201,13 +203,15 @@ class Partition:
         if count <= 0 or last_delta != count - 1:
             raise Refused(ErrorCode.INVALID_RECORD, f"{count} records, last offset delta {last_delta}")
         if attributes & (CONTROL | TRANSACTIONAL | TIMESTAMP_TYPE) or attributes & CODEC_MASK >= ZSTD:
-            self._check_attributes(attributes, zstd or prepared, in_transaction)
+            self._check_attributes(attributes, zstd or prepared, in_transaction or by_broker)
         if all_replicas and self.isr_size < config.min_insync_replicas:
             raise Refused(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.isr_size} replicas in sync; min.insync.replicas is {config.min_insync_replicas}",
             )
-        if producer_id >= 0:
+        if producer_id >= 0 and by_broker:
+            self._check_epoch(producer_id, epoch)
+        elif producer_id >= 0:
             if first < 0:
                 raise Refused(ErrorCode.INVALID_RECORD, f"producer {producer_id} sent no sequence number")
             duplicate = self._check_sequence(producer_id, epoch, first, (first + last_delta) & 0x7FFFFFFF)
@@ -219,7 +223,11 @@ class Partition:
             raise Refused(
                 ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes; segment.bytes is {config.segment_bytes}"
             )
-        if (config.compression_type != "producer" or "compact" in config.cleanup_policy) and not prepared:
+        if (
+            (config.compression_type != "producer" or "compact" in config.cleanup_policy)
+            and not prepared
+            and not by_broker
+        ):
             batch, was = self._prepare_small(batch), batch
             if batch is not was:
                 return self.append(
@@ -325,6 +333,12 @@ class Partition:
         if known is None:
             return None
         return known if self.config.message_timestamp_type == "LogAppendTime" else (known[0], -1)
+
+    def _check_epoch(self, producer_id: int, epoch: int) -> None:
+        try:
+            self.log.producers.check_epoch(producer_id, epoch)
+        except InvalidProducerEpoch as error:
+            raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, str(error)) from None
 
     def _prepare_small(self, batch: memoryview) -> memoryview:
         if len(batch) > SMALL_BATCH:

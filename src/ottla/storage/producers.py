@@ -145,11 +145,13 @@ class ProducerStates:
         elif state.epoch != epoch:
             state.epoch = epoch
             state.batches.clear()
+        state.timestamp = timestamp
+        if first < 0:
+            return  # written by a coordinator, without sequence numbers
         batches = state.batches
         batches.append((first, last, offset, timestamp))
         if len(batches) > REMEMBERED:
             del batches[0]
-        state.timestamp = timestamp
 
     def begun(self, producer_id: int, offset: int) -> None:
         """A transactional batch was appended, after which `appended` was called."""
@@ -157,13 +159,15 @@ class ProducerStates:
             state = self.open[producer_id] = self._states[producer_id]
             state.transaction_start = offset
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
         state = self._states.get(producer_id)
-        if state is None:
-            return
-        if epoch < state.epoch:
+        if state is not None and epoch < state.epoch:
             raise InvalidProducerEpoch(f"producer {producer_id}: epoch {epoch}, the current one is {state.epoch}")
-        if coordinator_epoch < state.coordinator_epoch:
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        self.check_epoch(producer_id, epoch)
+        state = self._states.get(producer_id)
+        if state is not None and coordinator_epoch < state.coordinator_epoch:
             raise CoordinatorFenced(
                 f"producer {producer_id}: coordinator epoch {coordinator_epoch}, known is {state.coordinator_epoch}"
             )

@@ -29,7 +29,11 @@ BATCHED = 4  # version from which on a request has many keys
 def find_coordinator(
     broker: Broker, request: Request, body: messages.FindCoordinatorRequest
 ) -> messages.FindCoordinatorResponse | Coroutine[None, None, messages.FindCoordinatorResponse]:
-    if body.key_type == GROUP and not broker.groups.is_there and (request.version < BATCHED or body.coordinator_keys):
+    if (
+        body.key_type == GROUP
+        and not broker.groups.topic.is_there
+        and (request.version < BATCHED or body.coordinator_keys)
+    ):
         return _after_creation(broker, request, body)
     return _find(broker, request, body, ErrorCode.NONE)
 
@@ -37,7 +41,7 @@ def find_coordinator(
 async def _after_creation(
     broker: Broker, request: Request, body: messages.FindCoordinatorRequest
 ) -> messages.FindCoordinatorResponse:
-    return _find(broker, request, body, await broker.groups.create_topic())
+    return _find(broker, request, body, await broker.groups.topic.create())
 
 
 def _find(

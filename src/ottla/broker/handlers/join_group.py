@@ -56,7 +56,7 @@ def _find(broker: Broker, body: messages.JoinGroupRequest) -> Group | ErrorCode:
         return ErrorCode.INVALID_GROUP_ID
     shard = broker.groups.shard_of(body.group_id)
     if isinstance(shard, ErrorCode):
-        broker.groups.begin_topic()
+        broker.groups.topic.begin()
         return shard
     config = broker.config
     if not config.group_min_session_timeout_ms <= body.session_timeout_ms <= config.group_max_session_timeout_ms:

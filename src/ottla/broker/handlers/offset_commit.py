@@ -92,7 +92,7 @@ def _resolve(broker: Broker, topic: Body.Topic, version: int) -> tuple[str, int,
 def _find(broker: Broker, body: Body, version: int) -> Group | ErrorCode:
     shard = broker.groups.shard_of(body.group_id)
     if isinstance(shard, ErrorCode):
-        broker.groups.begin_topic()
+        broker.groups.topic.begin()
         return shard
     if body.group_id not in shard.groups and body.generation_id_or_member_epoch >= 0:
         return ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION

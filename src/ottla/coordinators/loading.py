@@ -1,4 +1,4 @@
-"""Reading a partition of __consumer_offsets back, in slices that leave the event loop to others.
+"""Reading a partition of an internal topic back, in slices that leave the event loop to others.
 
 First the log is read to its end, and of each key only the last record is kept, as it stands: that is what compaction
 leaves too, so its order does not matter beyond that. Then these few are decoded. Offsets of a transaction count from

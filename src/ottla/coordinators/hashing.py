@@ -1,4 +1,4 @@
-"""Which partition of __consumer_offsets a group belongs to: as Kafka has it, so that logs can be taken over.
+"""Which partition of its topic a coordinator keeps an id in: as in Kafka, so that logs can be taken over.
 
 The hash is Java's of a string, over UTF-16 units: s[0] * 31^(n-1) + … + s[n-1], in 32 bits with a sign. The smallest
 number has no absolute value of its own and counts as 0.
