@@ -13,15 +13,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from ottla.controller.names import CONSUMER_OFFSETS
 from ottla.controller.topics import NewTopic
-from ottla.coordinators.hashing import partition_of
 from ottla.coordinators.host import Host
 from ottla.coordinators.internal_topic import InternalTopic
+from ottla.coordinators.shards import Shards
 from ottla.groups.effects import Effect, Timer
 from ottla.groups.group import Group
-from ottla.groups.shard import LOADING, READY, Shard
+from ottla.groups.shard import Shard
 from ottla.groups.timers import NEVER, Timers
 from ottla.protocol.errors import ErrorCode
 
@@ -33,40 +34,32 @@ HELD_UP_MS = 200  # a timer that comes later than this tells of a broker that wa
 class Coordinator:
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.shards: dict[int, Shard] = {}
         self.timers = Timers()
         self.topic = InternalTopic(host, CONSUMER_OFFSETS, self._new_topic)
+        self.shards: Shards[Shard] = Shards(host, self.topic, partial(Shard, self))
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = NEVER
-        self._loading: dict[Shard, None] = {}
-        self._loader: asyncio.Task[None] | None = None
 
     # -- start and stop ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Take up the partitions that are there; their logs are read in the background."""
-        self._take_up()
+        self.shards.take_up()
 
     async def stop(self) -> None:
-        await self.topic.stop()
-        if self._loader is not None:
-            self._loader.cancel()
-            await asyncio.gather(self._loader, return_exceptions=True)
+        await self.shards.stop()
         if self._wake is not None:
             self._wake.cancel()
-        for shard in self.shards.values():
-            if shard.state == READY:
-                shard.flush()
+        for shard in self.shards.ready():
+            shard.journal.flush()
 
     def topics_changed(self, created: Iterable[str], deleted: Iterable[str], grown: Iterable[str]) -> None:
         """The broker's logs have followed a change of topics. `grown`: those with more partitions."""
         created, deleted = list(created), list(deleted)
         if CONSUMER_OFFSETS in deleted:
-            shards, self.shards, self.topic.count = self.shards, {}, 0
-            for shard in shards.values():
-                shard.unload(ErrorCode.NOT_COORDINATOR)
+            self.shards.drop()
         if CONSUMER_OFFSETS in created:
-            self._take_up()
+            self.shards.take_up()
         names = {*created, *deleted, *grown}
         for group in list(self.groups()) if deleted else ():
             for name in deleted:
@@ -81,37 +74,6 @@ class Coordinator:
             self.carry_out(group, group.core.topics_changed(names, now))
 
     # -- the topic and its partitions ----------------------------------------------------------------------------
-
-    def _take_up(self) -> None:
-        for partition in self.topic.take_up():
-            if partition.index not in self.shards:
-                shard = self.shards[partition.index] = Shard(self, partition)
-                if partition.log.end_offset == partition.log.start_offset:
-                    shard.state = READY
-                else:
-                    self.load(shard)
-
-    def load(self, shard: Shard) -> None:
-        """Have a shard read back from its log, after those that wait already."""
-        shard.state = LOADING
-        self._loading[shard] = None
-        if self._loader is None:
-            self._loader = self.host.loop.create_task(self._load_all())
-
-    async def _load_all(self) -> None:
-        while self._loading:
-            shard = next(iter(self._loading))
-            del self._loading[shard]
-            try:
-                await shard.load()
-            except Exception:
-                log.exception("%s-%d could not be loaded; this is a bug", CONSUMER_OFFSETS, shard.index)
-                shard.unload(ErrorCode.NOT_COORDINATOR)
-        self._loader = None
-
-    @property
-    def is_loading(self) -> bool:
-        return any(shard.state == LOADING for shard in self.shards.values())
 
     def _new_topic(self) -> NewTopic:
         config = self.host.config
@@ -128,12 +90,7 @@ class Coordinator:
 
     def shard_of(self, group_id: str) -> Shard | ErrorCode:
         """The shard that has the group or would have it, or why it cannot be used."""
-        if not self.topic.is_there:
-            return ErrorCode.NOT_COORDINATOR
-        shard = self.shards.get(partition_of(group_id, self.topic.count))
-        if shard is None:
-            return ErrorCode.NOT_COORDINATOR
-        return shard.error or shard
+        return self.shards.of(group_id)
 
     def find(self, group_id: str) -> Group | ErrorCode | None:
         """The group, why it cannot be asked for, or None when there is none of that name."""
@@ -141,9 +98,8 @@ class Coordinator:
         return shard if isinstance(shard, ErrorCode) else shard.groups.get(group_id)
 
     def groups(self) -> Iterator[Group]:
-        for shard in self.shards.values():
-            if shard.state == READY:
-                yield from shard.groups.values()
+        for shard in self.shards.ready():
+            yield from shard.groups.values()
 
     # -- time ----------------------------------------------------------------------------------------------------
 

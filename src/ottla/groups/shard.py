@@ -1,9 +1,5 @@
 """One partition of __consumer_offsets on the broker that leads it: its groups in memory, and their way to the log.
 
-    loading   its log is being read back: COORDINATOR_LOAD_IN_PROGRESS
-    ready     its groups are served
-    failed    the log cannot be read or written, or is no longer here: NOT_COORDINATOR
-
 When an append is refused, memory is ahead of the log: those who wait are told COORDINATOR_NOT_AVAILABLE, all groups of
 the partition are dropped and read back from the log.
 """
@@ -16,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller.names import CONSUMER_OFFSETS
+from ottla.coordinators import shards
 from ottla.coordinators.journal import Journal
-from ottla.coordinators.loading import Survivors, Turns, Unreadable, read_back
+from ottla.coordinators.loading import Survivors, Turns
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.effects import Effect, Reply, Timer, Write
 from ottla.groups.group import Group
@@ -33,17 +30,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOADING, READY, FAILED = "loading", "ready", "failed"
 
-
-class Shard:
-    __slots__ = ("_coordinator", "groups", "index", "journal", "partition", "state")
+class Shard(shards.Shard):
+    __slots__ = ("_coordinator", "groups", "journal")
 
     def __init__(self, coordinator: Coordinator, partition: Partition) -> None:
+        super().__init__(partition)
         self._coordinator = coordinator
-        self.partition = partition
-        self.index = partition.index
-        self.state = LOADING
         self.groups: dict[str, Group] = {}
         host = coordinator.host
         self.journal: Journal[Reply] = Journal(
@@ -55,15 +48,6 @@ class Shard:
             codec=lambda: host.config.offsets_topic_compression_codec,
             timeout_ms=lambda: host.config.offsets_commit_timeout_ms,
         )
-
-    @property
-    def error(self) -> ErrorCode:
-        """Why its groups cannot be served now."""
-        if self.state == LOADING:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if self.state == FAILED or self.partition.offline is not None:
-            return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.NONE
 
     @property
     def largest_record(self) -> int:
@@ -103,19 +87,15 @@ class Shard:
         elif replies:
             _answer(replies)
 
-    def flush(self) -> None:
-        """Write what has come together, and answer when it is committed."""
-        self.journal.flush()
-
     def _refused(self, answers: list[Reply], refusal: Refused) -> None:
         log.warning("%s-%d: groups cannot be written: %s", CONSUMER_OFFSETS, self.index, refusal.message)
         _fail(answers, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.unload(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        self._coordinator.load(self)
+        self._coordinator.shards.load(self)
 
     def unload(self, code: ErrorCode) -> None:
         """Forget all groups; who waits is told `code`."""
-        self.state = FAILED
+        self.state = shards.FAILED
         groups, self.groups = self.groups, {}
         _fail(self.journal.drop(), code)
         for group in groups.values():
@@ -123,22 +103,7 @@ class Shard:
 
     # -- loading -------------------------------------------------------------------------------------------------
 
-    async def load(self) -> None:
-        self.state = LOADING
-        turns = Turns()
-        try:
-            survivors = await read_back(self.partition, turns)
-        except Unreadable as error:
-            log.error("groups cannot be loaded: %s", error)
-            self.state = FAILED
-            return
-        await self._restore(survivors, turns)
-        if self.state != LOADING:  # the topic was deleted meanwhile
-            return
-        self.state = READY
-        self.begin()
-
-    async def _restore(self, survivors: Survivors, turns: Turns) -> None:
+    async def restore(self, survivors: Survivors, turns: Turns) -> None:
         for key, (_, value) in survivors.records.items():
             self._take(key, value, None)
             await turns.pause()

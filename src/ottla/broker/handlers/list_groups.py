@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @handles("ListGroups", 0, 5)
 def list_groups(broker: Broker, request: Request, body: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
-    if broker.groups.is_loading:
+    if broker.groups.shards.is_loading:
         return messages.ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states = {state.lower() for state in body.states_filter}
     types = {type.lower() for type in body.types_filter}
