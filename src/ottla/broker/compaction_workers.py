@@ -59,6 +59,8 @@ class Worker:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
+        if self._killed:  # since it was taken: its pipes may be closed already
+            raise JobFailed("aborted", f"worker {process.pid} was killed before it began")
         try:
             process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
             await process.stdin.drain()

@@ -235,7 +235,7 @@ class FutureLog:
         home = self.directory.partition_path(*self.key)
         self.path.rename(home)
         was = log.directory
-        log.relocate(home, min(self.recovery_point, log.recovery_point))
+        log.relocate(home, self.recovery_point)
         return was
 
 

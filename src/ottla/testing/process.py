@@ -161,7 +161,7 @@ class BrokerProcess:
 
     def _launch(self) -> None:
         words = [sys.executable, "-m", "ottla.cli", "broker"]
-        for key, value in {**self.overrides, "log.dirs": str(self.data_dir)}.items():
+        for key, value in {"log.dirs": str(self.data_dir), **self.overrides}.items():
             words += ["--override", f"{key}={value}"]
         source = str(Path(__file__).resolve().parents[2])  # the ottla that runs the test, installed or not
         path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
