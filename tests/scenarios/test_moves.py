@@ -1,4 +1,4 @@
-"""Partitions that move between disks under load, and a broker that is killed meanwhile: nothing is lost, nothing left."""
+"""Partitions that move between disks under load, and through kills of their broker: nothing is lost, nothing left."""
 
 from __future__ import annotations
 

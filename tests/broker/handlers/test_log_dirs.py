@@ -314,6 +314,21 @@ def test_another_destination_replaces_the_first(serve, disks, tmp_path, until):
     until(lambda: list(Path(second).glob("*-future")))
 
 
+@pytest.mark.parametrize("flush_messages", ["1", "3"])
+def test_a_topic_that_is_flushed_goes_on_being_flushed_where_it_went(serve, disks, until, flush_messages):
+    served = serve(log_dirs=disks)
+    wire = served.wire()
+    wire.create("t", 1, {"flush.messages": flush_messages})
+    for turn in range(4):
+        move(wire, (disks[turn % 2], "t", [0]))
+        while not is_idle(served):
+            assert produce(wire, "t", batch("x"), acks=-1).error_code == 0
+    end = produce(wire, "t", batch("last"), acks=-1).base_offset + 1
+    assert served.broker.partition("t", 0).high_watermark == end
+    assert served.broker.partition("t", 0).log.recovery_point > end - int(flush_messages)
+    assert len(values_in(fetch(wire, "t", 0, partition_max_bytes=1 << 24).records)) == end
+
+
 def test_a_deleted_beginning_stays_deleted_after_a_move_and_a_crash(serve, disks, until, tmp_path):
     served = serve(log_dirs=disks)
     wire = served.wire()
