@@ -15,8 +15,11 @@ from typing import TypeVar
 import pytest
 
 from support.admin_scenario import Scenario, play
-from support.apache_kafka import reason_to_skip
+from support.apache_kafka import ApacheKafka, reason_to_skip
+from support.illegal_requests import ROWS, faults, prepare
+from support.illegal_requests import directory as data_directory
 from support.kafka_story import Story, tell
+from support.wire import Wire
 
 T = TypeVar("T")
 
@@ -31,6 +34,27 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 def scenario(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     """What Kafka's AdminClient saw of an ottla broker (support/admin_scenario.py)."""
     return _once(tmp_path_factory, "admin-scenario", play)
+
+
+@pytest.fixture(scope="session")
+def refusals(tmp_path_factory: pytest.TempPathFactory) -> list[set[int]]:
+    """What a real Kafka says to requests that ask for what cannot be (support/illegal_requests.py): codes by row."""
+    return _once(tmp_path_factory, "kafka-refusals", _ask_kafka)
+
+
+def _ask_kafka(directory: Path) -> list[set[int]]:
+    kafka = ApacheKafka(directory)
+    try:
+        kafka.start()
+        wire = Wire("127.0.0.1", kafka.port)
+        prepare(wire)
+        where = data_directory(wire)
+        asked = [row for row in ROWS if row.ask_kafka]
+        codes = [{int(code) for code, _ in faults(wire.call(row.on(where), row.version))} for row in asked]
+        wire.close()
+    finally:
+        kafka.kill()
+    return codes
 
 
 def _once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], T]) -> T:
