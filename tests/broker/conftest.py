@@ -15,11 +15,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import pytest
 
 from ottla.broker.broker import Broker
 from ottla.config.broker import BrokerConfig
+from support.group_wire import find_coordinator
 from support.wire import TIMEOUT, Wire
 
 T = TypeVar("T")
@@ -91,6 +93,27 @@ def served(serve: Callable[..., Served]) -> Served:
 @pytest.fixture
 def wire(served: Served) -> Wire:
     return served.wire()
+
+
+@pytest.fixture(scope="module")
+def served_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A broker for a whole module, whose groups do not wait for more members."""
+    settings = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 5}
+    one = Served(tmp_path_factory.mktemp("groups"), settings).start()
+    find_coordinator(one.wire(), "g")
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def connect(served_groups: Served) -> Callable[[], Wire]:
+    return served_groups.wire
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a group that nobody else uses."""
+    return f"group-{uuid4().hex[:12]}"
 
 
 @pytest.fixture

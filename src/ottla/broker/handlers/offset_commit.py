@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ottla.groups.group import Group
 
 GROUP_NOT_FOUND, TOPIC_IDS = 9, 10  # versions that brought them
-LONGEST_TEXT = 32_767  # that the record has room for, in bytes
 NOT_GIVEN = -1
 
 Body = messages.OffsetCommitRequest
@@ -110,7 +109,7 @@ def _commit(
     expires_at = NO_EXPIRY if body.retention_time_ms == NOT_GIVEN else now_ms + body.retention_time_ms
     for topic, one, answer in wanted:
         metadata = one.committed_metadata or ""
-        if len(metadata) > longest or len(metadata) * 4 > LONGEST_TEXT < len(metadata.encode()):
+        if len(metadata) > longest:
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         committed_at = now_ms if one.commit_timestamp == NOT_GIVEN else one.commit_timestamp

@@ -143,7 +143,7 @@ class ClassicGroup:
             code, asker = ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER
         elif not self._supports(body.protocol_type, protocols):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        elif asker != UNKNOWN_MEMBER and asker not in self.members.pending:
+        elif asker != UNKNOWN_MEMBER and (asker not in self.members.pending or instance is not None):
             code = self._check_member(asker, instance)
             if not code:
                 self._join_again(out, self.members.by_id[asker], body, protocols, client, to, now)
