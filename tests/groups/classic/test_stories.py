@@ -187,6 +187,43 @@ def test_a_new_member_that_comes_while_the_leader_assigns_makes_all_join_again(t
     """)
 
 
+def test_a_member_whose_sync_failed_must_be_heard_of_again(two):
+    two.tell("""
+        A joins
+        B joins              => A: generation 2, leads A B; B: generation 2, follows A
+        B syncs
+        C joins v=3          => B: REBALANCE_IN_PROGRESS
+        wait 9999
+        wait 1               => C: generation 3, leads C
+    """)
+
+
+def test_a_member_that_joins_and_never_syncs_is_out_after_the_rebalance_timeout_and_the_others_stay():
+    story = GroupStory(delay=0)
+    story.tell("""
+        A joins v=3 rebalance=15000   => A: generation 1, leads A
+        B joins v=3 rebalance=15000
+        A joins rebalance=15000       => A: generation 2, leads A B; B: generation 2, follows A
+        A syncs A=x          => stored Stable 2 A B; A: given x
+        wait 8000
+        A beats              => A: alive
+        B beats              => B: alive
+        wait 7000
+        A beats              => A: REBALANCE_IN_PROGRESS
+        B beats              => B: UNKNOWN_MEMBER_ID
+        A joins              => A: generation 3, leads A
+    """)
+
+
+def test_a_group_in_which_all_have_synced_stays_stable(two):
+    for _ in range(20):
+        two.tell("""
+            wait 9000
+            A beats          => A: alive
+            B beats          => B: alive
+        """)
+
+
 # -- who may say what
 
 
@@ -457,6 +494,22 @@ def test_a_static_member_that_comes_back_while_it_waits_fences_its_former_self(s
         A joins instance=a   => A: generation 2, leads A B C; B: generation 2, follows A; C: generation 2, follows A
         B syncs
         B joins id= instance=b         => B: FENCED_INSTANCE_ID
+        A beats              => A: REBALANCE_IN_PROGRESS
+    """)
+
+
+def test_a_static_member_that_comes_back_before_it_has_synced_must_sync_under_its_new_id():
+    story = GroupStory(delay=0)
+    story.tell("""
+        A joins instance=a rebalance=15000 session=60000   => A: generation 1, leads A
+        B joins instance=b rebalance=15000 session=60000
+        A joins instance=a rebalance=15000 session=60000   => A: generation 2, leads A B; B: generation 2, follows A
+        A syncs A=x B=y      => stored Stable 2 A B; A: given x
+        B joins id= instance=b rebalance=15000 session=60000  => stored Stable 2 A B; B: generation 2, follows A
+        wait 14999
+        B beats              => B: alive
+        wait 1
+        B beats              => B: UNKNOWN_MEMBER_ID
         A beats              => A: REBALANCE_IN_PROGRESS
     """)
 

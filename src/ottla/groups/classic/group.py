@@ -347,7 +347,6 @@ class ClassicGroup:
         self._learn_subscribed()
         self._enter(COMPLETING)
         for member in members:
-            member.assignment = b""
             self._answer_join(out, member, self._joined(member))
             member.is_new = False
             self._hear(out, member, now)
@@ -384,7 +383,6 @@ class ClassicGroup:
         if member.syncing is not None:
             out.append(Reply(member.syncing, SyncResponse(error_code=code)))
             member.syncing = None
-        self._unsynced.discard(member.id)
         out.append(Timer(("session", member.id), None))
         self.members.remove(member)
 
@@ -448,7 +446,6 @@ class ClassicGroup:
 
     def _fail_syncs(self, out: list[Effect], code: ErrorCode, now: int) -> None:
         for member in self.members:
-            member.assignment = b""
             if member.syncing is not None:
                 out.append(Reply(member.syncing, SyncResponse(error_code=code)))
                 member.syncing = None
