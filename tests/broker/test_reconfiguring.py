@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from time import time
 from typing import Any
 
@@ -12,6 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from ottla.broker.retention import check_retention
+from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import READ_ONLY, ConfigType, Setting
 from ottla.config.log_defaults import LogDefaults
 from ottla.config.topic import TopicConfig
@@ -20,6 +22,7 @@ from ottla.protocol.batch import CODEC_MASK
 from ottla.protocol.compression import ZSTD
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records import Record, build_batch, iter_batches
+from ottla.storage.compaction.offset_map import OffsetMap
 from ottla.testing import BrokerProcess
 from support.requests import batch, fetch, produce
 from support.settings import BROKER, DELETE, SET, alter, rows
@@ -167,6 +170,46 @@ def test_a_topic_becomes_compacted_and_the_cleaner_looks_at_once(serve, until):
     until(lambda: served.broker.cleaner.cleaned > 0)
 
 
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "10000", "min.cleanable.dirty.ratio": "0.01"}
+
+
+def fill(wire: Wire) -> None:
+    """A segment's worth of different keys."""
+    wire.produce("t", [Record(index, int(time() * 1000), f"{index}".encode(), b"v" * 20) for index in range(200)])
+
+
+def test_the_cleaner_goes_by_the_memory_and_the_threads_that_are_set_now(serve, until):
+    served = serve(log_cleaner_backoff_ms=20)
+    wire, cleaner = served.wire(), served.broker.cleaner
+    wire.create("t", configs=COMPACTED)
+    for key, value in (
+        ("log.cleaner.dedupe.buffer.size", "4848"),
+        ("log.cleaner.threads", "2"),
+        ("log.cleaner.io.buffer.load.factor", "0.25"),
+        ("log.cleaner.io.buffer.size", "100000"),
+    ):
+        assert alter(wire, BROKER, "0", (SET, key, value)) == (0, None)
+    for _ in range(3):
+        fill(wire)
+    until(lambda: cleaner.uncleanable)
+    assert f"the offset map takes {OffsetMap(4848 // 2, 0.25, 1000).limit} keys" in cleaner.uncleanable["t", 0]
+    alter(wire, BROKER, "0", (DELETE, "log.cleaner.threads", None), (SET, "log.cleaner.dedupe.buffer.size", "20000"))
+    until(lambda: cleaner.cleaned > 0)
+    assert cleaner.last_totals.map_keys == OffsetMap(20_000, 0.25, 1000).limit
+    assert not cleaner.uncleanable
+
+
+def test_the_cleaner_goes_at_the_speed_that_is_set_now(serve, until):
+    served = serve(log_cleaner_backoff_ms=20)
+    wire, cleaner = served.wire(), served.broker.cleaner
+    alter(wire, BROKER, "", (SET, "log.cleaner.io.max.bytes.per.second", "50000"))
+    wire.create("t", configs=COMPACTED)
+    for _ in range(3):
+        fill(wire)
+    until(lambda: cleaner.cleaned > 0)
+    assert cleaner.last_totals.seconds > cleaner.last_totals.bytes_read / 50_000 / 2
+
+
 # -- connections -------------------------------------------------------------------------------------------------
 
 
@@ -266,3 +309,10 @@ def test_settings_that_are_told_of_in_the_log_are_there_in_one_line(served, wire
     ):
         assert known in line
     assert line.count(" -> ") == len(TopicConfig.settings)
+
+
+def test_every_setting_that_may_change_is_seen_to_hold_by_some_test_of_the_broker() -> None:
+    tests = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
+    for known in BrokerConfig.settings.values():
+        if known.dynamic != READ_ONLY and not known.no_effect and known.key not in LogDefaults.settings:
+            assert f'"{known.key}"' in tests, f"{known.key} can be changed at run time: show that it holds at once"

@@ -108,7 +108,7 @@ def test_each_topic_is_judged_by_itself():
         ConfigChange(TOPIC, "twice", entry),
         ConfigChange(TOPIC, "twice", entry),
     ]
-    results = plan_alteration(asked, image(good={}, twice={}), BROKER)
+    results = list(plan_alteration(asked, image(good={}, twice={}), BROKER))
     assert [(result.name, result.error_code) for result in results] == [
         ("good", ErrorCode.NONE),
         ("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

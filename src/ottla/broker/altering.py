@@ -5,6 +5,7 @@ Loggers are this process's own; everything else is decided and stored by the con
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,11 +27,11 @@ class Altered(NamedTuple):
 async def alter(broker: Broker, asked: Sequence[ConfigChange], *, validate_only: bool) -> list[Altered]:
     kept = [change for change in asked if not _is_loggers(change)]
     done = iter(await broker.controller.alter_configs(kept, validate_only=validate_only) if kept else ())
+    times = Counter(change.name for change in asked if _is_loggers(change))
     results = []
     for change in asked:
         if _is_loggers(change):
-            repeated = sum((one.type, one.name) == (change.type, change.name) for one in asked) > 1
-            results.append(_alter_loggers(broker, change, repeated, validate_only))
+            results.append(_alter_loggers(broker, change, times[change.name] > 1, validate_only))
         else:
             result = next(done)
             results.append(Altered(change.type, change.name, result.error_code, result.message))

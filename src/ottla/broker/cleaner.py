@@ -4,9 +4,10 @@ Every `log.cleaner.backoff.ms`, and whenever a job ends, all logs are judged (st
 filthiest is given to a worker, as long as fewer than `log.cleaner.threads` are at work. How far each log is clean is
 kept in `cleaner-offset-checkpoint` of its data directory.
 
-A log that cannot be compacted (a damaged batch) is put down as uncleanable, with the reason, until the broker is
-restarted; the cleaner goes on with the others (A3 LG5). When the disk refuses, it is tried again after a pause. A job
-of a topic that is deleted, or of a broker that stops, is aborted; its files go.
+A log that cannot be compacted (a damaged batch, too little memory) is put down as uncleanable, with the reason, until
+the cleaner has other settings or the broker is restarted; the cleaner goes on with the others (A3 LG5). When the disk
+refuses, it is tried again after a pause. A job of a topic that is deleted, or of a broker that stops, is aborted; its
+files go.
 
 Most brokers have no compacted topic when they start, so what only those need is imported when there is one.
 """
@@ -69,8 +70,10 @@ class LogCleaner:
         if jobs:
             await asyncio.wait(jobs)
 
-    def look_again(self) -> None:
-        """Settings have changed: what is due may be other logs, or more of them at once."""
+    def look_again(self, *, own_settings: bool) -> None:
+        """Settings have changed: what is due may be other logs, or more of them at once, or those that could not be."""
+        if own_settings:
+            self.uncleanable.clear()
         self._wake.set()
 
     async def forget(self, keys: list[TopicPartition]) -> None:
@@ -306,7 +309,11 @@ class LogCleaner:
             if failure.errno is not None:
                 self._broker.disks.log_failed(partition.log, OSError(failure.errno, str(failure)))
         else:
-            log.error("%s-%d cannot be compacted until the broker is restarted: %s", *key, failure)
+            log.error(
+                "%s-%d cannot be compacted until the cleaner's settings change or the broker is restarted: %s",
+                *key,
+                failure,
+            )
             self.uncleanable[key] = str(failure)
         self._rest(key)
 

@@ -7,9 +7,7 @@ of all topics that leave a value to the broker.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from ottla.config.broker import BrokerConfig
@@ -17,14 +15,13 @@ from ottla.config.dynamic import CLUSTER, overlaid, usable
 from ottla.config.errors import ConfigError
 from ottla.config.log_defaults import LogDefaults
 from ottla.config.topic import TopicConfig
+from ottla.controller.turns import Turns
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.controller.image import TopicImage
 
 log = logging.getLogger(__name__)
-
-STEP_SECONDS = 0.001  # for which requests may be kept waiting
 
 
 def load_overrides(broker: Broker) -> None:
@@ -52,7 +49,7 @@ async def reconfigure(broker: Broker) -> None:
     _bring_in_line(broker, changed)
     if not changed.isdisjoint(LogDefaults.settings):
         await _configure_topics(broker)
-    broker.cleaner.look_again()
+    broker.cleaner.look_again(own_settings=any(key.startswith("log.cleaner.") for key in changed))
 
 
 def _as_stored(broker: Broker) -> BrokerConfig:
@@ -79,16 +76,14 @@ def _bring_in_line(broker: Broker, changed: set[str]) -> None:
 async def _configure_topics(broker: Broker) -> None:
     """All topics, with others served in between. No topic is made or deleted meanwhile: the controller waits."""
     made: dict[frozenset[tuple[str, str]], TopicConfig] = {}  # most topics have one of few sets of overrides
-    began = monotonic()
+    turns = Turns()
     for topic in list(broker.image.topics.values()):
         overrides = frozenset(topic.configs.items())
         config = made.get(overrides)
         if config is None:
             config = made[overrides] = TopicConfig.resolve(topic.configs, broker.config)
         configure_topic(broker, topic, config)
-        if monotonic() - began > STEP_SECONDS:
-            await asyncio.sleep(0)
-            began = monotonic()
+        await turns.give()
 
 
 def configure_topic(broker: Broker, topic: TopicImage, config: TopicConfig) -> None:

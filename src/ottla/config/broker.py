@@ -432,6 +432,10 @@ class BrokerConfig(GroupDefaults):
             parse_address("metrics.listener", self.metrics_listener) if self.metrics_listener else None
         )
         self.connection_limits: dict[str, int] = _parse_limits(self.max_connections_per_ip_overrides)
+        if self.max_connections_per_ip == 0 and not self.connection_limits:
+            raise ConfigError(
+                "max.connections.per.ip", "0", "nobody could connect without max.connections.per.ip.overrides"
+            )
         least, most = self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms
         if least > most:
             raise ConfigError(

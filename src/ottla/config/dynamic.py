@@ -70,6 +70,8 @@ def overlaid(config: BrokerConfig, for_all: Mapping[str, str], own: Mapping[str,
         for key, text in layer.items():
             known = BrokerConfig.settings[key]
             values[known.attribute] = known.parse(text)
+    if values.get("max_connections") == 0:
+        raise ConfigError("max.connections", "0", "nobody could connect any more, nor take it back")
     return config.with_overrides(values, dict(for_all), dict(own))
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 BY_REASON = {
     "one event loop serves a broker; run more brokers to use more cores": """
-        num.network.threads num.io.threads queued.max.requests max.connection.creation.rate""",
+        num.network.threads num.io.threads queued.max.requests""",
+    "connections are taken as they come; max.connections and max.connections.per.ip bound them": """
+        max.connection.creation.rate""",
     "one node keeps its metadata in its data directory; there is no ZooKeeper or KRaft quorum to join yet": """
         zookeeper.connect zookeeper.connection.timeout.ms zookeeper.session.timeout.ms zookeeper.sync.time.ms
         zookeeper.max.in.flight.requests zookeeper.set.acl broker.id.generation.enable reserved.broker.max.id

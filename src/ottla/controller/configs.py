@@ -24,7 +24,7 @@ exist, values that are not legal. Topics have errors of their own for illegal an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -93,10 +93,9 @@ class Refused(Exception):
         self.error_code = error_code
 
 
-def plan_alteration(asked: Sequence[ConfigChange], image: ClusterImage, config: BrokerConfig) -> list[ConfigResult]:
+def plan_alteration(asked: Sequence[ConfigChange], image: ClusterImage, config: BrokerConfig) -> Iterator[ConfigResult]:
     """One result per change. `config` is this broker's, as it holds now."""
     times = Counter((change.type, change.name) for change in asked)
-    results = []
     for change in asked:
         try:
             if times[change.type, change.name] > 1:
@@ -106,14 +105,13 @@ def plan_alteration(asked: Sequence[ConfigChange], image: ClusterImage, config: 
             overrides = plan.afterwards()
             if change.type == BROKER:
                 config = plan.as_broker(overrides)  # those that follow are judged by it
-            results.append(ConfigResult(change.type, change.name, ErrorCode.NONE, None, overrides))
+            yield ConfigResult(change.type, change.name, ErrorCode.NONE, None, overrides)
         except Refused as refused:
-            results.append(ConfigResult(change.type, change.name, refused.error_code, str(refused)))
+            yield ConfigResult(change.type, change.name, refused.error_code, str(refused))
         except Unchangeable as error:
-            results.append(ConfigResult(change.type, change.name, ErrorCode.INVALID_REQUEST, str(error)))
+            yield ConfigResult(change.type, change.name, ErrorCode.INVALID_REQUEST, str(error))
         except ConfigError as error:
-            results.append(ConfigResult(change.type, change.name, ErrorCode.INVALID_CONFIG, str(error)))
-    return results
+            yield ConfigResult(change.type, change.name, ErrorCode.INVALID_CONFIG, str(error))
 
 
 def check_shape(entries: Sequence[ConfigEntry]) -> None:

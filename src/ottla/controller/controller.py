@@ -37,6 +37,7 @@ from ottla.controller.names import id_text, is_internal, new_id
 from ottla.controller.producer_ids import BLOCK_SIZE, ProducerIds
 from ottla.controller.reassignment import Reassignment, ReassignmentResult, plan_reassignment
 from ottla.controller.topics import DeletionResult, NewTopic, TopicResult, plan_creation, plan_deletion
+from ottla.controller.turns import Turns
 from ottla.coordination.store import BadVersion, Create, Node, NodeExists, NoNode, Operation, Set, Store, StoreError
 from ottla.protocol.errors import ErrorCode
 
@@ -319,7 +320,10 @@ class Controller:
     async def alter_configs(self, asked: Sequence[ConfigChange], *, validate_only: bool = False) -> list[ConfigResult]:
         """One result per change; the good ones hold when this returns, even if others are refused."""
         async with self._lock:
-            results = plan_alteration(asked, self.image, self._config)
+            results, turns = [], Turns()
+            for planned in plan_alteration(asked, self.image, self._config):
+                results.append(planned)
+                await turns.give()
             good = [result for result in results if result.overrides is not None]
             if validate_only or not good:
                 return results

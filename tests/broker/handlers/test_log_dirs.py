@@ -12,6 +12,7 @@ import pytest
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
 from support.requests import batch, fetch, produce, values_in
+from support.settings import BROKER, SET, alter
 
 
 def describe(wire, topics=None, version=5):
@@ -287,12 +288,8 @@ def test_a_new_limit_holds_at_once(slow, disks, until):
     there = other(disks, "t")
     move(wire, (there, "t", [0]))
     until(lambda: list(Path(there).glob("*-future")))
-
-    async def hurry():
-        slow.broker.config.replica_alter_log_dirs_io_max_bytes_per_second = 10**12
-        slow.broker.moves._free_at = 0.0
-
-    slow.run(hurry())
+    key = "replica.alter.log.dirs.io.max.bytes.per.second"
+    assert alter(wire, BROKER, "0", (SET, key, "1000000000000")) == (0, None)
     until(lambda: is_idle(slow))
     assert other(disks, "t") != there
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
+from ottla.broker.dispatch import Request
+from ottla.broker.handlers.describe_configs import describe_configs
+from ottla.controller.configs import ConfigChange, ConfigEntry
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
 from support.settings import (
@@ -85,6 +90,8 @@ def test_a_broker_goes_by_its_own_override_then_by_that_for_all_then_by_its_file
             BAD_CONFIG,
             "must not exceed log.cleaner.max.compaction.lag.ms=5",
         ),
+        ("0", [(SET, "max.connections", "0")], BAD_CONFIG, "max.connections=0 .*nobody could connect"),
+        ("", [(SET, "max.connections.per.ip", "0")], BAD_CONFIG, "per.ip=0 .*nobody could connect"),
         ("1", [(SET, "message.max.bytes", "1")], BAD_REQUEST, "this is broker 0; ask broker 1 itself"),
         ("x", [(SET, "message.max.bytes", "1")], BAD_REQUEST, "a number; this is 'x'"),
         ("-1", [], BAD_REQUEST, "a number; this is '-1'"),
@@ -308,3 +315,30 @@ def test_a_resource_named_twice_is_refused_both_times(wire, type):
     twice = [Asked.Resource(resource_type=type, resource_name="0", configs=[])] * 2
     answers = wire.call(Asked(resources=twice), 1).responses
     assert [answer.error_code for answer in answers] == [BAD_REQUEST] * 2
+
+
+def turns_during(served: Any, work: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
+    """How often others had their turn on the broker's loop, and what came out."""
+
+    async def run() -> tuple[int, Any]:
+        task, turns = asyncio.ensure_future(work), 0
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns, task.result()
+
+    return served.run(run())  # type: ignore[no-any-return]
+
+
+def test_others_have_their_turn_while_a_request_with_many_resources_is_looked_at(served):
+    entries = [ConfigEntry("intervall.ms", "1")]
+    changes = [ConfigChange(METRICS, f"m{index}", entries) for index in range(1000)]
+    turns, results = turns_during(served, served.broker.controller.alter_configs(changes))
+    assert {result.error_code for result in results} == {BAD_CONFIG}
+    assert turns > 10
+    Asked = messages.DescribeConfigsRequest
+    body = Asked(resources=[Asked.Resource(resource_type=BROKER, resource_name="0", configuration_keys=None)] * 100)
+    request = Request(32, 4, 1, None, None)
+    turns, reply = turns_during(served, describe_configs(served.broker, request, body))
+    assert len(reply.results) == 100
+    assert turns > 10

@@ -35,6 +35,7 @@ from ottla.config.describe import (
 )
 from ottla.controller.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, Refused, check_own_id
 from ottla.controller.names import why_illegal
+from ottla.controller.turns import Turns
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
 
@@ -43,10 +44,14 @@ if TYPE_CHECKING:
 
 
 @handles("DescribeConfigs", 0, 4)
-def describe_configs(
+async def describe_configs(
     broker: Broker, request: Request, body: messages.DescribeConfigsRequest
 ) -> messages.DescribeConfigsResponse:
-    return messages.DescribeConfigsResponse(results=[_result(broker, asked, body) for asked in body.resources])
+    results, turns = [], Turns()
+    for asked in body.resources:
+        results.append(_result(broker, asked, body))
+        await turns.give()  # tools ask for all topics at once
+    return messages.DescribeConfigsResponse(results=results)
 
 
 def _result(
