@@ -1,10 +1,10 @@
-"""What is left of a log of groups when it is read back."""
+"""What is left of a coordinator's log when it is read back."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla.groups.loading import Survivors
+from ottla.coordinators.loading import Survivors
 from ottla.protocol.batch import CorruptBatch
 from ottla.protocol.records import ABORT, COMMIT, Record, build_batch, control_batch
 
