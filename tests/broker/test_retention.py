@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -262,6 +264,24 @@ def test_a_broker_killed_after_retention_worked_starts_where_it_left_the_log(
 
 
 # -- deleted topics ----------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_does_not_take_the_new_start_is_said_and_the_connection_goes_on(serve, monkeypatch):
+    wire = serve().wire()
+    wire.create("t")
+    write(wire, 3)
+    replace = os.replace
+
+    def refuse(source: Any, target: Any) -> None:
+        if str(target).endswith("leader-epoch-checkpoint"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "replace", refuse)
+        answer = delete_records(wire, 1)
+        assert (answer.error_code, answer.low_watermark) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert delete_records(wire, 2).low_watermark == 2
 
 
 def delete_topic(wire: Wire, name: str) -> None:

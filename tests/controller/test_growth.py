@@ -18,6 +18,7 @@ def image():
     one = PartitionImage(0, 5, [0], [0], 3)
     image.add(TopicImage("t", bytes(15) + b"1", [one, one], {"retention.ms": "1"}))
     image.add(TopicImage("two", bytes(15) + b"2", [PartitionImage(0, 0, [0, 1], [0, 1])], {}))
+    image.add(TopicImage("__consumer_offsets", bytes(15) + b"4", [one], {}))
     image.add(TopicImage("moving", bytes(15) + b"3", [one._replace(adding=(1,))], {}))
     return image
 
@@ -58,6 +59,7 @@ def test_an_assignment_is_taken_as_given(image):
         (NewPartitions("t", -1), ErrorCode.INVALID_PARTITIONS, "would not be an increase"),
         (NewPartitions("no", 5), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "'no'"),
         (NewPartitions("", 5), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "''"),
+        (NewPartitions("__consumer_offsets", 5), ErrorCode.INVALID_TOPIC_EXCEPTION, "cannot change"),
         (NewPartitions("moving", 5), ErrorCode.REASSIGNMENT_IN_PROGRESS, "being reassigned"),
         (NewPartitions("t", 4, [[0]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "2 partitions are to be added, but 1"),
         (NewPartitions("t", 3, []), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "1 partitions are to be added, but 0"),

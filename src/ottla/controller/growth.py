@@ -5,6 +5,8 @@ topic's first one, placed by hand or by the walk of placement.py. In Kafka's ord
 
     a topic named twice                                            INVALID_REQUEST, once
     an unknown topic                                               UNKNOWN_TOPIC_OR_PARTITION
+    one of the coordinators' own, whose number of partitions
+    decides where groups and transactions are kept                 INVALID_TOPIC_EXCEPTION
     one with replicas on the move, or too many of them left by one REASSIGNMENT_IN_PROGRESS (A3 U6)
     a count that is not larger than the present one (A3 T16)       INVALID_PARTITIONS
     not as many assignments as new partitions, an unknown broker,
@@ -65,6 +67,11 @@ def _grow(new: NewPartitions, image: ClusterImage, pick_start: Callable[[int], i
     topic = image.topics.get(new.name)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {new.name!r}")
+    if topic.internal:
+        raise Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"the number of partitions of {new.name} decides where things are kept in it; it cannot change",
+        )
     moving = [index for index, partition in enumerate(topic.partitions) if partition.moving]
     if moving:
         raise Refused(

@@ -7,6 +7,7 @@ the next retention check. Each partition is answered on its own, with its new lo
     an internal topic                                       INVALID_TOPIC_EXCEPTION
     a topic without `delete` in `cleanup.policy`            POLICY_VIOLATION
     an offset above the high watermark, or below -1         OFFSET_OUT_OF_RANGE
+    a disk that failed, or refuses to take the new start    KAFKA_STORAGE_ERROR
 
 -1 stands for the high watermark. An offset before the log's start changes nothing. The reply goes out when the new
 starts are written down: a crash does not bring the records back.
@@ -63,4 +64,8 @@ def _delete(broker: Broker, topic: str, asked: messages.DeleteRecordsRequest.Par
     except Refused as refusal:
         log.info("%s-%d: records not deleted: %s", topic, asked.partition_index, refusal.message)
         return Answer(partition_index=asked.partition_index, low_watermark=NO_OFFSET, error_code=refusal.code)
+    except OSError as error:
+        found.log.failed(error)
+        storage = ErrorCode.KAFKA_STORAGE_ERROR
+        return Answer(partition_index=asked.partition_index, low_watermark=NO_OFFSET, error_code=storage)
     return Answer(partition_index=asked.partition_index, low_watermark=low_watermark, error_code=ErrorCode.NONE)
