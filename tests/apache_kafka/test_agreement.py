@@ -1,6 +1,7 @@
 """ottla and Apache Kafka 4.3 read each other's logs, and say the same of them."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,20 +17,24 @@ FORMS = ([], ["--print-data-log"], ["--index-sanity-check", "--deep-iteration"],
 GAP_BEFORE_THE_FIRST = re.compile(r"Non-consecutive offsets in .*\n  -1 is followed by \d+\n(?!  )")
 
 
-def files_of(directory: Path) -> list[Path]:
+def files_of(directory: Path, topics: str = "*", kinds: Sequence[str] = DUMPED) -> list[Path]:
     """The files of all partitions of topics, from the directory that holds them."""
     found = [
         path.relative_to(directory)
-        for path in directory.glob("*-*/*")
-        if path.suffix in DUMPED and not path.parent.name.startswith("__cluster") and "-delete" not in path.parent.name
+        for path in directory.glob(f"{topics}-*/*")
+        if path.suffix in kinds and not path.parent.name.startswith("__cluster") and "-delete" not in path.parent.name
     ]
     return sorted(found)
 
 
 def assert_same_dump(
-    directory: Path, form: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    directory: Path,
+    form: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    files: list[Path] | None = None,
 ) -> tuple[str, str]:
-    files = files_of(directory)
+    files = files or files_of(directory)
     printed, complaints = dump_log_segments(files, *form, directory=directory)
     monkeypatch.chdir(directory)
     assert main.run(["dump-log", *form, "--files", ",".join(map(str, files))]) == 0
@@ -60,6 +65,26 @@ def test_both_dump_a_log_of_kafka_alike(
 ) -> None:
     printed, _ = assert_same_dump(story.clean.directory, form, capsys, monkeypatch)
     assert "isTransactional: true isControl: true" in printed
+
+
+@pytest.mark.parametrize(
+    ("topic", "decoder", "key"),
+    [
+        ("__consumer_offsets", "--offsets-decoder", '{"type":"1","data":{"group":'),
+        ("__transaction_state", "--transaction-log-decoder", '{"type":"0","data":{"transactionalId":'),
+    ],
+)
+def test_both_show_the_records_of_coordinators_alike(
+    story: Story,
+    topic: str,
+    decoder: str,
+    key: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = files_of(story.clean.directory, topic, [".log"])
+    printed, _ = assert_same_dump(story.clean.directory, [decoder], capsys, monkeypatch, files)
+    assert f" key: {key}" in printed
 
 
 def test_kafka_serves_the_segments_of_ottla(story: Story) -> None:

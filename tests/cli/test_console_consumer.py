@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.groups.records import Committed, offset_key, offset_value
 from support.consoles import Consoles, consoles, fresh
 
 __all__ = ["consoles"]
@@ -68,6 +69,49 @@ def test_the_other_formatters(consoles: Consoles, topic: str) -> None:
     lines = err.splitlines()
     assert re.fullmatch(r"\[.+,\d{3}\] INFO CreateTime:\d{13}, key:k, value:v \(LoggingMessageFormatter\)", lines[0])
     assert "key:null value:alone (" in lines[1]
+
+
+def test_committed_offsets_are_shown_as_kafka_has_shown_them_over_the_years(consoles: Consoles) -> None:
+    topic = fresh("like-offsets")  # an ordinary topic with such records does as well as the coordinators' own
+    committed = offset_value(Committed(481690879, 2, "", 1479708539051))
+    of_group = bytes.fromhex("00020002") + b"gr"
+    with_expiry = offset_value(Committed(5, -1, "note", 1000, 2000))
+    consoles.fill(
+        topic,
+        (offset_key("my-group-name", "my-topic", 0), committed),
+        (of_group, bytes.fromhex("0003") + b"\0\0" + b"\0\0\0\1" + b"\xff\xff" * 2 + b"\0" * 12),
+        (b"\0\x63", b"of a later Kafka"),
+        (None, b"no key"),
+        (offset_key("g", "t", 1), with_expiry),
+        (offset_key("g", "t", 1), None),
+    )
+
+    def shown(formatter: str, *words: str) -> list[str]:
+        return consoles.consume(topic, 6, "--formatter", formatter, *words).decode().splitlines()
+
+    old = "kafka.coordinator.GroupMetadataManager$OffsetsMessageFormatter"
+    assert shown(old) == [
+        "[my-group-name,my-topic,0]::[OffsetMetadata[481690879,NO_METADATA],"
+        "CommitTime 1479708539051,ExpirationTime 1480313339051]",
+        "[g,t,1]::[OffsetMetadata[5,note],CommitTime 1000,ExpirationTime 2000]",
+        "[g,t,1]::NULL",
+    ]
+    assert "ExpirationTime 1479708599051]" in shown(old, "--property", "offsets.retention.minutes=1")[0]
+    assert shown("kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter") == [
+        "[my-group-name,my-topic,0]::OffsetAndMetadata(offset=481690879, leaderEpoch=Optional[2], metadata=, "
+        "commitTimestamp=1479708539051, expireTimestamp=None)",
+        "[g,t,1]::OffsetAndMetadata(offset=5, leaderEpoch=Optional.empty, metadata=note, "
+        "commitTimestamp=1000, expireTimestamp=Some(2000))",
+        "[g,t,1]::null",
+    ]
+    new = shown("org.apache.kafka.tools.consumer.OffsetsMessageFormatter")
+    assert new[0] == (
+        '{"key":{"type":1,"data":{"group":"my-group-name","topic":"my-topic","partition":0}},"value":{"version":3,'
+        '"data":{"offset":481690879,"leaderEpoch":2,"metadata":"","commitTimestamp":1479708539051}}}'
+    )
+    assert new[2] == '{"key":{"type":1,"data":{"group":"g","topic":"t","partition":1}},"value":null}'
+    (group,) = shown("org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter")
+    assert group.startswith('{"key":{"type":2,"data":{"group":"gr"}},"value":{"version":3,"data":{"protocolType":"",')
 
 
 @pytest.mark.parametrize(

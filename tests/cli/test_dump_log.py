@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import main
+from ottla.groups.records import Committed, offset_key, offset_value
 from ottla.protocol.records import Record, build_batch
 
 
@@ -41,6 +42,36 @@ def test_keys_and_values_are_shown_as_they_are_asked_for(
 ) -> None:
     assert run("--files", str(file), *words) == 0
     assert capsys.readouterr().out.endswith(f" headerKeys: [] {shown}\n")
+
+
+def test_the_records_of_coordinators_are_shown_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    records = [
+        (offset_key("g", "t", 3), offset_value(Committed(7, 2, "note", 1000))),
+        (offset_key("g", "t", 3), None),
+        (b"\0\x63", b""),
+        (b"\0", b""),
+        (offset_key("g", "t", 3), b"\0\x63"),
+    ]
+    path.write_bytes(build_batch([Record(at, 5, key, value) for at, (key, value) in enumerate(records)]))
+    assert run("--files", str(path), "--offsets-decoder", "--skip-record-metadata") == 0
+    place = 'key: {"type":"1","data":{"group":"g","topic":"t","partition":3}}'
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        f'| {place} payload: {{"version":"3","data":{{"offset":7,"leaderEpoch":2,"metadata":"note",'
+        '"commitTimestamp":1000}}',
+        f"| {place} payload: <DELETE>",
+        "| key: Unknown record type 99 at offset 2, skipping.",
+        "| key: Error at offset 3, skipping. a key of 1 bytes",
+        "| key: Error at offset 4, skipping. OffsetCommitValue: version 99 is not known",
+    ]
+
+
+def test_records_without_a_key_are_none_of_a_coordinator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch([Record(0, 5, None, b"x")]))
+    assert run("--files", str(path), "--offsets-decoder") == 1
+    assert "offset 0 using the specified decoder (message had a missing key)" in capsys.readouterr().err
+    assert run("--files", str(path), "--offsets-decoder", "--transaction-log-decoder") == 2
 
 
 def test_a_decoder_that_is_not_there_is_named(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

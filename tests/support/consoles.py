@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 
 from ottla.cli import main
 
@@ -39,6 +39,13 @@ class Consoles:
     def produce(self, topic: str, typed: bytes, *words: str) -> tuple[bytes, str]:
         return self.run("console-producer", "--topic", topic, "--timeout", "0", *words, typed=typed)
 
+    def fill(self, topic: str, *records: tuple[bytes | None, bytes | None]) -> None:
+        """Keys and values that nobody can type, to partition 0."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for key, value in records:
+            producer.produce(topic, value, key, partition=0)
+        assert producer.flush(30) == 0
+
     def consume(self, topic: str, count: int, *words: str) -> bytes:
         """The first records of partition 0, as they are shown."""
         out, _ = self.run(
@@ -53,6 +60,3 @@ def consoles(
     ottla_shared_broker: object, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Consoles:
     return Consoles(ottla_shared_broker.bootstrap, monkeypatch, capfdbinary)  # type: ignore[attr-defined]
-
-
-Run = Callable[..., tuple[bytes, str]]

@@ -12,16 +12,14 @@ metadata is `metadata.max.age.ms` old.
 from __future__ import annotations
 
 import random
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from ottla.cli.common import reach
+from ottla.cli.common.events import Stop
 from ottla.cli.common.invocation import Failure
 from ottla.cli.common.options import Tool, key_values
 from ottla.cli.common.reach import kafka_error, properties_of
@@ -104,11 +102,12 @@ def command(formatter_name: str, enable_systest_events: bool, **options: Any) ->
         raise click.UsageError(f"max.poll.records={batch} is illegal: must be a whole number from 1 on")
     brokers = reach.find(options["bootstrap_server"] or options["broker_list"], options["zookeeper"], settings)
     screen = Screen(shown, options["skip_message_on_error"])
-    with asked_to_stop() as stopped:
+    stop = Stop()
+    with stop.on_signals():
         try:
             consumer = Subscription(brokers, wanted, options["partition"], start)
             try:
-                _follow(consumer, screen, stopped, options["max_messages"], options["timeout_ms"], int(batch))
+                _follow(consumer, screen, stop, options["max_messages"], options["timeout_ms"], int(batch))
             finally:
                 consumer.close()
                 if hasattr(shown, "close"):
@@ -288,10 +287,10 @@ class Screen:
 
 
 def _follow(
-    consumer: Subscription, screen: Screen, stopped: list[int], most: int | None, timeout_ms: int | None, batch: int
+    consumer: Subscription, screen: Screen, stop: Stop, most: int | None, timeout_ms: int | None, batch: int
 ) -> None:
     quiet_since = time.monotonic()
-    while not stopped and (most is None or most < 0 or screen.count < most):
+    while not stop() and (most is None or most < 0 or screen.count < most):
         room = batch if most is None or most < 0 else min(batch, most - screen.count)
         records = []
         written: list[Message] = []
@@ -317,25 +316,3 @@ def _follow(
             quiet_since = time.monotonic()
         elif timeout_ms is not None and 0 <= timeout_ms <= (time.monotonic() - quiet_since) * 1000:
             return
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[list[int]]:
-    """A list that is no longer empty once SIGINT or SIGTERM has come; a second one ends the process as ever."""
-    seen: list[int] = []
-    before: dict[int, Any] = {}
-
-    def note(number: int, _frame: object) -> None:
-        seen.append(number)
-        signal.signal(number, before[number])
-
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, note)
-    except ValueError:  # not in the main thread: nobody can be told
-        pass
-    try:
-        yield seen
-    finally:
-        for caught, handler in before.items():
-            signal.signal(caught, handler)

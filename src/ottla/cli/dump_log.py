@@ -5,12 +5,21 @@ Reads the files only, so it may run beside the broker. Status 1 when a file is d
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
+from ottla.cli.common.coordinator_records import (
+    GROUP_RECORDS,
+    TRANSACTION_RECORDS,
+    UnknownRecord,
+    UnreadableRecord,
+    read,
+    with_protocol_opened,
+)
 from ottla.cli.common.invocation import Failure
 from ottla.cli.common.options import Tool
 from ottla.storage import dump
@@ -43,6 +52,32 @@ def _decoder(name: str | None) -> Callable[[bytes], str]:
     return found
 
 
+def _of_coordinators(kinds: dict[int, str]) -> Callable[[int, bytes | None, bytes | None], tuple[str, str | None]]:
+    """Shows records of a coordinator's topic as Kafka's decoders do."""
+
+    def show(offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:
+        if key is None:
+            raise dump.Undumpable(
+                f"Failed to decode message at offset {offset} using the specified decoder (message had a missing key)"
+            )
+        try:
+            record = with_protocol_opened(read(kinds, key, value))
+        except UnknownRecord as error:
+            return f"{error} at offset {offset}, skipping.", None
+        except UnreadableRecord as error:
+            return f"Error at offset {offset}, skipping. {error}", None
+        shown = _json({"type": str(record.kind), "data": record.key})
+        if record.value is None:
+            return shown, "<DELETE>"
+        return shown, _json({"version": str(record.version), "data": record.value})
+
+    return show
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
 @click.command("dump-log", cls=Tool, short_help="Show what lies in the files of a log.")
 @click.option("--files", required=True, metavar="FILE[,FILE]...", help="Files of logs, with commas between them.")
 @click.option("--print-data-log", is_flag=True, help="Show keys and values too; means --deep-iteration.")
@@ -52,6 +87,8 @@ def _decoder(name: str | None) -> Callable[[bytes], str]:
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with their logs, show only what does not fit.")
 @click.option("--key-decoder-class", is_flag=False, flag_value=STRING, metavar="CLASS", help="What keys are.")
 @click.option("--value-decoder-class", is_flag=False, flag_value=STRING, metavar="CLASS", help="What values are.")
+@click.option("--offsets-decoder", is_flag=True, help="Show the records of __consumer_offsets as JSON.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Show the records of __transaction_state as JSON.")
 @click.option("--max-bytes", type=click.IntRange(0), default=dump.NO_LIMIT, help="Stop after so many bytes of a log.")
 @click.option(
     "--max-message-size",
@@ -69,6 +106,8 @@ def command(
     verify_index_only: bool,
     key_decoder_class: str | None,
     value_decoder_class: str | None,
+    offsets_decoder: bool,
+    transaction_log_decoder: bool,
     max_bytes: int,
     max_message_size: int,
 ) -> None:
@@ -78,7 +117,10 @@ def command(
     DefaultDecoder (hexadecimal), with or without a package before them. The files are only read: a broker may be
     running on them.
     """
-    print_data = print_data_log or key_decoder_class is not None or value_decoder_class is not None
+    if offsets_decoder and transaction_log_decoder:
+        raise click.UsageError("--offsets-decoder and --transaction-log-decoder cannot go together")
+    kinds = GROUP_RECORDS if offsets_decoder else TRANSACTION_RECORDS if transaction_log_decoder else None
+    print_data = any([print_data_log, kinds, key_decoder_class is not None, value_decoder_class is not None])
     options = dump.Options(
         deep=deep_iteration or print_data,
         print_data=print_data,
@@ -89,6 +131,7 @@ def command(
         max_message_size=max_message_size,
         key=_decoder(key_decoder_class),
         value=_decoder(value_decoder_class),
+        record=_of_coordinators(kinds) if kinds else None,
     )
     damaged = _show([Path(name) for name in files.split(",")], options)
     if damaged:

@@ -3341,6 +3341,7 @@ class TransactionLogValue(Message):
     previous_producer_id: int
     next_producer_id: int
     producer_epoch: int
+    next_producer_epoch: int
     transaction_timeout_ms: int
     transaction_status: int
     transaction_partitions: list[TransactionLogValue.Partitions] | None
@@ -3354,6 +3355,7 @@ class TransactionLogValue(Message):
         previous_producer_id: int = ...,
         next_producer_id: int = ...,
         producer_epoch: int = ...,
+        next_producer_epoch: int = ...,
         transaction_timeout_ms: int = ...,
         transaction_status: int = ...,
         transaction_partitions: list[TransactionLogValue.Partitions] | None = ...,

@@ -93,6 +93,8 @@ class Options:
     max_message_size: int = MAX_MESSAGE_SIZE
     key: Callable[[bytes], str] = text
     value: Callable[[bytes], str] = text
+    # in place of the two, where they are read together: offset, key and value to what is shown of them
+    record: Callable[[int, bytes | None, bytes | None], tuple[str | None, str | None]] | None = None
 
 
 @dataclass(slots=True)
@@ -277,7 +279,7 @@ def _record_lines(batch: bytes, options: Options) -> Iterator[tuple[int, str]]:
         for offset, timestamp, message in open_messages(batch, UNPACKED_LIMIT):
             line = _record_line(Record(offset, timestamp, message.key, message.value), timestamp_type)
             line += f" isValid: true crc: {message.crc}"
-            yield offset, _with_data(line, message.key, message.value, options)
+            yield offset, _with_data(line, offset, message.key, message.value, options)
         return
     header = read_header(batch)
     timestamp_type = _TIMESTAMP_TYPES[header.timestamp_type]
@@ -290,7 +292,7 @@ def _record_lines(batch: bytes, options: Options) -> Iterator[tuple[int, str]]:
         if header.is_control:
             yield record.offset, "" if options.skip_record_metadata else line + _control(record)
         else:
-            yield record.offset, _with_data(line, record.key, record.value, options)
+            yield record.offset, _with_data(line, record.offset, record.key, record.value, options)
 
 
 def _record_line(record: Record, timestamp_type: str) -> str:
@@ -299,11 +301,16 @@ def _record_line(record: Record, timestamp_type: str) -> str:
     return f"| offset: {record.offset} {timestamp_type}: {record.timestamp} keySize: {key_size} valueSize: {value_size}"
 
 
-def _with_data(line: str, key: bytes | None, value: bytes | None, options: Options) -> str:
+def _with_data(line: str, offset: int, key: bytes | None, value: bytes | None, options: Options) -> str:
     words = [] if options.skip_record_metadata else [line]
     if options.print_data:
-        words += [f"key: {options.key(key)}"] if key is not None else []
-        words += [f"payload: {options.value(value)}"] if value is not None else []
+        if options.record is not None:
+            shown_key, shown_value = options.record(offset, key, value)
+        else:
+            shown_key = options.key(key) if key is not None else None
+            shown_value = options.value(value) if value is not None else None
+        words += [f"key: {shown_key}"] if shown_key is not None else []
+        words += [f"payload: {shown_value}"] if shown_value is not None else []
     if options.skip_record_metadata and words:
         words[0] = f"| {words[0]}"
     return " ".join(words)

@@ -143,6 +143,12 @@ class Cluster:
             self._by_id[node_id] = Connection(found[0].host, found[0].port, self._timeout)
         return self._by_id[node_id]
 
+    def forget(self, node_id: int) -> None:
+        """Close the connection to a broker; the next use makes a new one."""
+        gone = self._by_id.pop(node_id, None)
+        if gone is not None:
+            gone.close()
+
     def brokers(self) -> dict[int, Connection]:
         """A connection to every broker, by id."""
         return {one.node_id: self.broker(one.node_id) for one in sorted(self.metadata.brokers, key=lambda b: b.node_id)}

@@ -5,7 +5,7 @@
     NoOpMessageFormatter       nothing
     ChecksumMessageFormatter   a checksum of each record (CO15), as Kafka's clients give one since format 2: CRC-32C of
                                timestamp, size of the key and size of the value
-    OffsetsMessageFormatter, GroupMetadataMessageFormatter, TransactionLogMessageFormatter: see `coordinator_records`
+    OffsetsMessageFormatter, GroupMetadataMessageFormatter, TransactionLogMessageFormatter: `coordinator_formatters`
 
 A formatter of the user's own is a class on PYTHONPATH made without arguments: `configure(properties)` gets the
 properties, `write_to(message, output)` writes one confluent_kafka.Message to a binary stream, `close()` ends it.
@@ -175,7 +175,10 @@ FORMATTERS: dict[str, type] = {
 
 def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
     """The formatter of a class name, configured."""
-    kind = found(name, FORMATTERS, "--formatter")
+    from ottla.cli.console import coordinator_formatters  # rarely wanted
+
+    known = {**FORMATTERS, **coordinator_formatters.FORMATTERS}
+    kind = known[name] if name in known else found(name, known, "--formatter")
     made: Formatter = kind()
     if not callable(getattr(made, "write_to", None)):
         raise Misconfigured(f"--formatter {name}: it has no write_to(message, output)")
