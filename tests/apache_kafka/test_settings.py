@@ -109,7 +109,7 @@ DIFFERENT: list[tuple[int, str, tuple[int, str, str | None], int, int]] = [
     (BROKER, "1", (SET, SIZE, "x"), 42, 40),
     (BROKER, "", (SET, SIZE, "-5"), 42, 40),
     (BROKER, "1", (SET, "max.connections.per.ip.overrides", "nope"), 42, 40),
-    (BROKER, "1", (SET, "max.connections", "0"), 0, 40),
+    (BROKER, "1", (SET, "max.connections", "0"), 42, 40),
     (BROKER, "1", (SET, "no.such.key", "3"), 0, 40),
     (BROKER, "1", (DELETE, "no.such.key", None), 0, 40),
     (BROKER, "1", (SET, "num.io.threads", "9"), 0, 42),
