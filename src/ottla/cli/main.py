@@ -30,6 +30,7 @@ COMMANDS = {
     "console-producer": "Send what is typed, a record per line.",
     "consumer-perf-test": "Measure how fast records can be consumed.",
     "delete-records": "Delete the records of partitions before certain offsets.",
+    "doctor": "Check this host against the advice for brokers.",
     "dump-log": "Show what lies in the files of a log.",
     "e2e-latency": "Measure how long a record takes from producer to consumer.",
     "features": "Show and change the levels of features.",
