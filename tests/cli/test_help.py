@@ -20,7 +20,9 @@ def test_every_option_of_a_command_is_explained(name: str, capsys: pytest.Captur
     command = main.ottla.get_command(click.Context(main.ottla), name)
     assert command is not None
     assert command.help
-    unexplained = [param.name for param in command.params if isinstance(param, click.Option) and not (param.help or param.hidden)]
+    unexplained = [
+        param.name for param in command.params if isinstance(param, click.Option) and not (param.help or param.hidden)
+    ]
     assert unexplained == []
 
 
