@@ -39,6 +39,7 @@ COMMANDS = {
     "log-dirs": "Show which partitions lie in which directories, and their sizes.",
     "preferred-replica-election": "Let the preferred replica of each partition lead.",
     "producer-perf-test": "Measure how fast records can be produced.",
+    "reassign-partitions": "Move partitions to other brokers and directories.",
     "replica-verification": "Compare all replicas of partitions.",
     "run-class": "Run a command by the name of Kafka's class.",
     "server-start": "Run a broker, in the background if wanted.",
