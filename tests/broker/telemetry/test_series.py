@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.telemetry.otlp import read_metrics
-from ottla.broker.telemetry.series import KEPT_PUSHES, ClientSeries, ready
+from ottla.broker.telemetry.series import KEPT_PUSHES, MAX_POINTS, ClientSeries, ready
 from support import otlp
 from support.prometheus import Page
 
@@ -159,3 +159,13 @@ def test_a_page_of_many_series_comes_in_parts(broker):
     parts = list(broker.series.render())
     assert max(map(len, parts)) < 200_000
     assert len(Page("".join(parts)).samples) == 30 * 101
+
+
+def test_what_follows_the_first_thousands_of_points_of_a_push_is_not_read():
+    def endless():
+        (point,) = read_metrics(otlp.metrics(otlp.gauge("g", otlp.number(1))))
+        while True:
+            yield point
+
+    taken, dropped = ready(endless())
+    assert (len(taken), dropped) == (MAX_POINTS, 1)

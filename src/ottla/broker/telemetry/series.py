@@ -25,7 +25,7 @@ from ottla.broker.telemetry.subscriptions import Attributes
 
 MAX_SERIES = 50_000  # of all instances; a bucket or quantile counts as one
 MAX_SERIES_OF_INSTANCE = 2_000
-MAX_POINTS = 5_000  # of one push; the rest is left out
+MAX_POINTS = 5_000  # of one push; what follows them is not read, and counts as one
 MAX_LABELS = 512  # characters
 MAX_NAME = 255
 MAX_HELP = 200
@@ -102,19 +102,22 @@ def own_labels(attributes: Attributes) -> str:
 
 
 def ready(points: Iterable[Point]) -> tuple[list[Ready], int]:
-    """Points as they are shown, and how many were left out."""
+    """Points as they are shown, and how many were left out. Raises what reading them raises."""
     taken: list[Ready] = []
     dropped = 0
     names: dict[tuple[str, str], str] = {}
     shown: dict[Labels, str] = {}
-    for point in points:
+    for seen, point in enumerate(points):
+        if seen == MAX_POINTS:
+            dropped += 1
+            break
         name = names.get((point.name, point.kind))
         if name is None:
             name = names[point.name, point.kind] = _name(point)
         labels = shown.get(point.labels)
         if labels is None:
             labels = shown[point.labels] = _labels(point.labels)
-        if len(taken) >= MAX_POINTS or len(labels) > MAX_LABELS or len(name) > MAX_NAME or name.startswith(OWN_NAMES):
+        if len(labels) > MAX_LABELS or len(name) > MAX_NAME or name.startswith(OWN_NAMES):
             dropped += 1
         else:
             taken.append(Ready(name, labels, point))
