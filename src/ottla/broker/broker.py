@@ -39,13 +39,14 @@ from ottla.controller.configs import BROKER, CLIENT_METRICS
 from ottla.controller.controller import Change, Controller
 from ottla.controller.image import BrokerInfo, ClusterImage, TopicImage
 from ottla.coordination.local import FILE_NAME, LocalStore
-from ottla.groups.coordinator import Coordinator
+from ottla.groups.coordinator import Coordinator as GroupCoordinator
 from ottla.net.budget import Budget
 from ottla.net.listener import Census, Limits, Listener
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
+from ottla.transactions.coordinator import Coordinator as TransactionCoordinator
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.figures import Figures
@@ -79,7 +80,8 @@ class Broker:
         self._threads = ThreadPoolExecutor(config.background_threads, "blocking")
         self.housekeeping = Housekeeping(self.run_blocking)
         self.cleaner = LogCleaner(self)
-        self.groups = Coordinator(self)
+        self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self, self.groups.end_transaction)
         self.disks = Disks(self)
         self.moves = Moves(self)
         self.logs.on_failure = self.disks.directory_failed
@@ -125,6 +127,7 @@ class Broker:
             await self._open_logs()
             await self.flushing.idle()  # of what a crash left, nobody sees more than a power cut would have spared
             self.groups.start()
+            self.transactions.start()
             for listener in self.listeners:
                 await listener.open()
             if self.metrics is not None:
@@ -149,6 +152,16 @@ class Broker:
         every(config.replica_high_watermark_checkpoint_interval_ms, self.logs.write_high_watermarks)
         every(config.producer_id_expiration_check_interval_ms, self._expire_producers, blocking=False)
         every(config.offsets_retention_check_interval_ms, self.groups.expire_offsets, blocking=False)
+        every(
+            config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            self.transactions.abort_timed_out,
+            blocking=False,
+        )
+        every(
+            config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            self.transactions.forget_unused,
+            blocking=False,
+        )
         self.cleaner.start()
         self.moves.take_up()
 
@@ -161,6 +174,7 @@ class Broker:
         await self.cleaner.stop()
         await self.housekeeping.stop()
         await self.controller.stop()
+        await self.transactions.stop()
         await self.groups.stop()
         await self._close_connections()
         await self.flushing.stop()
@@ -296,6 +310,9 @@ class Broker:
                 TopicConfig.resolve(topic.configs, self.config).file_delete_delay_ms,
             )
             await self.run_blocking(self.logs.forget, keys)
+        self.transactions.topics_changed(
+            [topic.name for topic in change.created], [topic.name for topic in change.deleted]
+        )
         self.groups.topics_changed(
             created=[topic.name for topic in change.created],
             deleted=[topic.name for topic in change.deleted],

@@ -45,7 +45,6 @@ from ottla.config.listeners import (
 )
 from ottla.config.log_defaults import UNLIMITED
 
-NO_COORDINATORS = "the transaction coordinator is not there yet"
 SYSTEM_BUFFER = Legal("at least 1, or -1 for the system's own", lambda value: bool(value == -1 or value >= 1))
 ABOVE_ZERO = Legal("above 0", lambda value: bool(value > 0))
 FILLED = Legal("at least one directory", lambda value: bool(value) and all(value))
@@ -385,7 +384,6 @@ class BrokerConfig(GroupDefaults):
         1,
         at_least(1),
         "In-sync replicas that the transaction topic needs.",
-        no_effect=NO_COORDINATORS,
     )
     transaction_state_log_num_partitions: int = setting(
         "transaction.state.log.num.partitions",
@@ -393,7 +391,6 @@ class BrokerConfig(GroupDefaults):
         50,
         at_least(1),
         "Partitions of the transaction topic.",
-        no_effect=NO_COORDINATORS,
     )
     transaction_state_log_replication_factor: int = setting(
         "transaction.state.log.replication.factor",
@@ -401,7 +398,6 @@ class BrokerConfig(GroupDefaults):
         1,
         at_least(1),
         "Replicas of the transaction topic.",
-        no_effect=NO_COORDINATORS,
     )
     transaction_state_log_segment_bytes: int = setting(
         "transaction.state.log.segment.bytes",
@@ -409,7 +405,34 @@ class BrokerConfig(GroupDefaults):
         104_857_600,
         at_least(1),
         "Segment size of the transaction topic.",
-        no_effect=NO_COORDINATORS,
+    )
+    transaction_max_timeout_ms: int = setting(
+        "transaction.max.timeout.ms",
+        INT,
+        900_000,
+        at_least(1),
+        "Longest time that a producer may ask for before its transaction is aborted.",
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        INT,
+        10_000,
+        at_least(1),
+        "How often transactions are looked for that have been open for too long.",
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        INT,
+        3_600_000,
+        at_least(1),
+        "How often transactional ids are looked for that nobody uses any more.",
+    )
+    transactional_id_expiration_ms: int = setting(
+        "transactional.id.expiration.ms",
+        INT,
+        604_800_000,
+        at_least(1),
+        "Time after which a transactional id is forgotten if nobody has used it.",
     )
 
     def __init__(self, **values: Any) -> None:

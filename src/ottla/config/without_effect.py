@@ -36,11 +36,11 @@ BY_REASON = {
     "one event loop serves all groups, and what they write in one turn of it is written together": """
         group.coordinator.threads group.coordinator.append.linger.ms group.coordinator.append.max.buffer.size
         group.coordinator.cached.buffer.max.bytes""",
-    "the transaction coordinator is not there yet": """
-        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-        transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-        transaction.state.log.load.buffer.size transactional.id.expiration.ms transaction.two.phase.commit.enable
-        add.partitions.to.txn.retry.backoff.ms add.partitions.to.txn.retry.backoff.max.ms""",
+    "transactions are always verified, and their coordinator is asked without a request": """
+        transaction.partition.verification.enable add.partitions.to.txn.retry.backoff.ms
+        add.partitions.to.txn.retry.backoff.max.ms""",
+    "transactions are read back in small slices": "transaction.state.log.load.buffer.size",
+    "two-phase commit is not offered": "transaction.two.phase.commit.enable",
     "listeners with TLS or SASL are not served yet": """
         connection.failed.authentication.delay.ms connections.max.reauth.ms authorizer.class.name super.users
         allow.everyone.if.no.acl.found principal.builder.class security.providers delegation.token.master.key

@@ -40,7 +40,7 @@ TRANSACTION_VERSION = "transaction.version"
 
 SUPPORTED: dict[str, Feature] = {
     GROUP_VERSION: Feature(0, 0),
-    TRANSACTION_VERSION: Feature(0, 0),
+    TRANSACTION_VERSION: Feature(2, 2),
 }
 
 

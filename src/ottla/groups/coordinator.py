@@ -25,6 +25,7 @@ from ottla.groups.group import Group
 from ottla.groups.shard import Shard
 from ottla.groups.timers import NEVER, Timers
 from ottla.protocol.errors import ErrorCode
+from ottla.replication.partition import Partition
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,12 @@ class Coordinator:
     def shard_of(self, group_id: str) -> Shard | ErrorCode:
         """The shard that has the group or would have it, or why it cannot be used."""
         return self.shards.of(group_id)
+
+    def end_transaction(self, partition: Partition, producer_id: int, commit: bool) -> None:
+        """A marker was written; where it is in a partition of ours, offsets count now, or never."""
+        shard = self.shards.at(partition.index) if partition.topic == CONSUMER_OFFSETS else None
+        if shard is not None:
+            shard.end_transaction(producer_id, commit)
 
     def find(self, group_id: str) -> Group | ErrorCode | None:
         """The group, why it cannot be asked for, or None when there is none of that name."""

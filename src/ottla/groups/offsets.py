@@ -55,9 +55,23 @@ class Offsets:
             partitions = self.by_topic[topic] = {}
         partitions[partition] = committed
 
+    def hold_back(self, producer_id: int, topic: str, partition: int, committed: Committed) -> Write:
+        """Take an offset in that counts when the producer's transaction is committed; returns its record."""
+        self.held_back.setdefault(producer_id, {})[topic, partition] = committed
+        return Write(offset_key(self.group_id, topic, partition), offset_value(committed))
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The transaction's marker has come."""
+        held = self.held_back.pop(producer_id, {})
+        if commit:
+            for (topic, partition), committed in held.items():
+                self.put(topic, partition, committed)
+
     def commit(self, topic: str, partition: int, committed: Committed) -> Write:
-        """Take an offset in; returns its record."""
+        """Take an offset in; returns its record. It wins over those that are held back, as it is the later one."""
         self.put(topic, partition, committed)
+        for held in self.held_back.values():
+            held.pop((topic, partition), None)
         return Write(offset_key(self.group_id, topic, partition), offset_value(committed))
 
     def drop(self, topic: str, partition: int) -> list[Write]:

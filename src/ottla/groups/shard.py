@@ -87,6 +87,16 @@ class Shard(shards.Shard):
         elif replies:
             _answer(replies)
 
+    def write_in_transaction(self, writes: list[Write], reply: Reply, producer: tuple[int, int]) -> None:
+        """Write offsets as part of a producer's transaction, behind all that is to be written."""
+        self.journal.flush()
+        self.journal.append(list(writes), [reply], producer)
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        for group in self.groups.values():
+            if group.offsets.held_back:
+                group.offsets.end_transaction(producer_id, commit=commit)
+
     def _refused(self, answers: list[Reply], refusal: Refused) -> None:
         log.warning("%s-%d: groups cannot be written: %s", CONSUMER_OFFSETS, self.index, refusal.message)
         _fail(answers, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -95,6 +95,10 @@ def test_half_an_identity_is_refused(wire, version):
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_transactional_ids_wait_for_a_coordinator_and_an_empty_one_is_refused(wire, version):
-    assert init(wire, version, "tx").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+def test_a_transactional_id_keeps_its_producer_id_and_an_empty_one_is_refused(wire, version):
+    find(wire, 4, "tx", key_type=TRANSACTION)
+    id = f"tx-{version}"
+    first, second = (init(wire, version, id) for _ in range(2))
+    assert (first.error_code, first.producer_epoch) == (0, 0)
+    assert (second.error_code, second.producer_id, second.producer_epoch) == (0, first.producer_id, 1)
     assert init(wire, version, "").error_code == ErrorCode.INVALID_REQUEST

@@ -1,6 +1,8 @@
 """One module per request, each registering itself with `ottla.broker.dispatch`. Importing this imports them all."""
 
 from ottla.broker.handlers import (  # noqa: F401
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -16,7 +18,9 @@ from ottla.broker.handlers import (  # noqa: F401
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     get_telemetry_subscriptions,
@@ -29,6 +33,7 @@ from ottla.broker.handlers import (  # noqa: F401
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -37,5 +42,7 @@ from ottla.broker.handlers import (  # noqa: F401
     produce,
     push_telemetry,
     sync_group,
+    txn_offset_commit,
     update_features,
+    write_txn_markers,
 )

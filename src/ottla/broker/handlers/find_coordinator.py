@@ -1,7 +1,8 @@
 """FindCoordinator (10), versions 0-6.
 
 Which broker coordinates a consumer group (key type 0) or a transactional producer (1). The only broker of a cluster
-coordinates everything. The first one who asks for a group's has __consumer_offsets made, and waits for it.
+coordinates everything. The first one who asks for a group's has __consumer_offsets made, and waits for it; the same for
+a transactional producer's and __transaction_state.
 
 - v0: groups only. v1: key types, and a message with an error. v4: many keys in one request, each with its own result
   (KIP-699). v6: share groups (2), which this broker does not have: INVALID_REQUEST, as Kafka says where they are off.
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import Request, handles
 from ottla.broker.nodes import NOWHERE, reachable
+from ottla.coordinators.internal_topic import InternalTopic
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
 
@@ -29,19 +31,16 @@ BATCHED = 4  # version from which on a request has many keys
 def find_coordinator(
     broker: Broker, request: Request, body: messages.FindCoordinatorRequest
 ) -> messages.FindCoordinatorResponse | Coroutine[None, None, messages.FindCoordinatorResponse]:
-    if (
-        body.key_type == GROUP
-        and not broker.groups.topic.is_there
-        and (request.version < BATCHED or body.coordinator_keys)
-    ):
-        return _after_creation(broker, request, body)
+    topic = {GROUP: broker.groups.topic, TRANSACTION: broker.transactions.topic}.get(body.key_type)
+    if topic is not None and not topic.is_there and (request.version < BATCHED or body.coordinator_keys):
+        return _after_creation(broker, request, body, topic)
     return _find(broker, request, body, ErrorCode.NONE)
 
 
 async def _after_creation(
-    broker: Broker, request: Request, body: messages.FindCoordinatorRequest
+    broker: Broker, request: Request, body: messages.FindCoordinatorRequest, topic: InternalTopic
 ) -> messages.FindCoordinatorResponse:
-    return _find(broker, request, body, await broker.groups.topic.create())
+    return _find(broker, request, body, await topic.create())
 
 
 def _find(

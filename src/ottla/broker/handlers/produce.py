@@ -11,12 +11,15 @@ The whole frame is read (produce_wire.py) before anything is done, so that a mal
 
 Where a topic asks for flushes (`flush.messages`), the answer waits until the batch is committed (produce_committed.py).
 
+A transactional producer's batches are appended when its coordinator agrees (produce_transactional.py).
+
 A compacted topic takes only records with keys. A batch with too many records to look through on the spot is looked
 through in a thread, while the connection waits.
 """
 
 from __future__ import annotations
 
+import asyncio
 from time import time
 from typing import TYPE_CHECKING
 
@@ -40,13 +43,14 @@ from ottla.replication.refused import Refused
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.handlers.produce_transactional import Verdicts
 
 
 @handles_frames("Produce", 0, 13)
 def produce(
     broker: Broker, connection: Connection, buffer: memoryview, start: int, end: int, version: int, correlation_id: int
 ) -> Reply | Parked | None:
-    acks, _, _, topics = read_request(buffer[start:end], version)
+    acks, _, transactional_id, topics = read_request(buffer[start:end], version)
     if version < FORMAT_2:
         from ottla.broker.handlers.produce_legacy import produce_message_sets
 
@@ -54,6 +58,46 @@ def produce(
     if not -1 <= acks <= 1:
         results = refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; it may be -1, 0 or 1")
         return write_response(results, version, correlation_id)
+    if transactional_id is not None:
+        return _produce_in_transaction(broker, connection, transactional_id, topics, acks, version, correlation_id)
+    return _append_all(broker, connection, topics, acks, version, correlation_id)
+
+
+def _produce_in_transaction(
+    broker: Broker,
+    connection: Connection,
+    transactional_id: bytes,
+    topics: Topics,
+    acks: int,
+    version: int,
+    correlation_id: int,
+) -> Reply | Parked | None:
+    """The same for a transactional producer: its coordinator is asked first, which takes no time as a rule."""
+    from ottla.broker.handlers.produce_transactional import ask_coordinator
+
+    asked: asyncio.Future[Verdicts] = broker.loop.create_future()
+    ask_coordinator(broker, transactional_id, topics, version, asked.set_result)
+    if asked.done():
+        return _append_all(broker, connection, topics, acks, version, correlation_id, asked.result())
+    work = _copied(topics)
+
+    async def go_on() -> Reply | None:
+        verdicts = await asked
+        return await _append_each(broker, work, [], acks, broker.now_ms(), version, correlation_id, verdicts)
+
+    return wait_for(connection, go_on())
+
+
+def _append_all(
+    broker: Broker,
+    connection: Connection,
+    topics: Topics,
+    acks: int,
+    version: int,
+    correlation_id: int,
+    verdicts: Verdicts | None = None,
+) -> Reply | Parked | None:
+    """`verdicts`: of the transaction coordinator, where the producer has one."""
     now_ms = int(time() * 1000)
     known = broker.replicas.by_id if version >= TOPIC_IDS else broker.replicas.by_name
     results = []
@@ -69,15 +113,24 @@ def produce(
                 answers.append(Produced(index, ErrorCode.INVALID_RECORD, message="no records"))
             else:
                 partition = partitions[index]
+                if verdicts and (topic, index) in verdicts:
+                    answers.append(_not_in_transaction(index, verdicts[topic, index]))
+                    continue
                 try:
                     offset, append_time = partition.append(
-                        records, now_ms, all_replicas=acks == -1, zstd=version >= ZSTD
+                        records,
+                        now_ms,
+                        all_replicas=acks == -1,
+                        zstd=version >= ZSTD,
+                        in_transaction=verdicts is not None,
                     )
                 except Refused as refusal:
                     answers.append(refused(index, refusal))
                     continue
                 except NotLookedThrough:
-                    return _go_on_aside(broker, connection, topics, results, acks, now_ms, version, correlation_id)
+                    work = _copied(topics)
+                    rest = _append_each(broker, work, results, acks, now_ms, version, correlation_id, verdicts)
+                    return wait_for(connection, rest)
                 log_start = partition.log.start_offset
                 if partition.commit is not None:
                     must_wait = True
@@ -94,42 +147,51 @@ def produce(
     return write_response(results, version, correlation_id)
 
 
+def _not_in_transaction(index: int, code: ErrorCode) -> Produced:
+    return Produced(index, code, message=f"the transaction coordinator says: {code.message}")
+
+
 def refused(index: int, refusal: Refused) -> Produced:
     return Produced(index, refusal.code, -1, -1, -1, refusal.message, refusal.records)
 
 
-def _go_on_aside(
+def _copied(topics: Topics) -> list[tuple[bytes, list[tuple[int, bytearray | None]]]]:
+    """Batches that outlive the buffer in which they came."""
+    return [
+        (topic, [(index, None if records is None else bytearray(records)) for index, records in batches])
+        for topic, batches in topics
+    ]
+
+
+async def _append_each(
     broker: Broker,
-    connection: Connection,
-    topics: Topics,
+    work: list[tuple[bytes, list[tuple[int, bytearray | None]]]],
     results: list[tuple[bytes, list[Produced]]],
     acks: int,
     now_ms: int,
     version: int,
     correlation_id: int,
-) -> Parked:
-    """Take up a request from the batch on that must be looked through in a thread."""
-    work = [
-        (topic, [(index, None if records is None else bytearray(records)) for index, records in batches])
-        for topic, batches in topics
-    ]
+    verdicts: Verdicts | None,
+) -> Reply | None:
+    """Take up a request where its `results` end, since it has to wait for something."""
+    for at, (topic, batches) in enumerate(work):
+        if at == len(results):
+            results.append((topic, []))
+        answers = results[at][1]
+        for index, records in batches[len(answers) :]:
+            if verdicts and (topic, index) in verdicts:
+                answers.append(_not_in_transaction(index, verdicts[topic, index]))
+                continue
+            answers.append(
+                await _append_aside(broker, topic, index, records, acks, now_ms, version, verdicts is not None)
+            )
+    if acks == 0:
+        answer_nothing(results)
+        return None
+    from ottla.broker.handlers.produce_committed import committed
 
-    async def go_on() -> Reply | None:
-        for at, (topic, batches) in enumerate(work):
-            if at == len(results):
-                results.append((topic, []))
-            answers = results[at][1]
-            for index, records in batches[len(answers) :]:
-                answers.append(await _append_aside(broker, topic, index, records, acks, now_ms, version))
-        if acks == 0:
-            answer_nothing(results)
-            return None
-        from ottla.broker.handlers.produce_committed import committed
-
-        await committed(broker, results, version)
-        return write_response(results, version, correlation_id)
-
-    return wait_for(connection, go_on())
+    await committed(broker, results, version)
+    return write_response(results, version, correlation_id)
 
 
 async def _append_aside(
@@ -140,6 +202,7 @@ async def _append_aside(
     acks: int,
     now_ms: int,
     version: int,
+    in_transaction: bool,
 ) -> Produced:
     prepared = False
     while True:
@@ -153,7 +216,12 @@ async def _append_aside(
         batch = memoryview(records)
         try:
             offset, append_time = partition.append(
-                batch, now_ms, all_replicas=acks == -1, zstd=version >= ZSTD, prepared=prepared
+                batch,
+                now_ms,
+                all_replicas=acks == -1,
+                zstd=version >= ZSTD,
+                prepared=prepared,
+                in_transaction=in_transaction,
             )
         except NotLookedThrough:
             pass

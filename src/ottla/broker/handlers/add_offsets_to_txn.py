@@ -1,0 +1,44 @@
+"""AddOffsetsToTxn (25), versions 0-4.
+
+A transaction is about to commit offsets of a group: the group's partition of __consumer_offsets is added to it.
+Producers of version 2 of transactions do not ask (TxnOffsetCommit 5 does it). v2+ tell a fenced producer
+PRODUCER_FENCED, before that INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import Deferred, Request, handles
+from ottla.controller.names import CONSUMER_OFFSETS
+from ottla.protocol import messages
+from ottla.protocol.errors import ErrorCode
+from ottla.transactions.transaction import Answer
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+FENCED = 2
+
+Response = messages.AddOffsetsToTxnResponse
+
+
+@handles("AddOffsetsToTxn", 0, 4)
+def add_offsets_to_txn(broker: Broker, request: Request, body: messages.AddOffsetsToTxnRequest) -> Response | Deferred:
+    if not body.transactional_id:
+        return Response(error_code=ErrorCode.INVALID_REQUEST)
+    shard = broker.groups.shards.of(body.group_id)
+    if isinstance(shard, ErrorCode):
+        broker.groups.topic.begin()
+        return Response(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    deferred = Deferred(request)
+
+    def answered(answer: Answer) -> None:
+        code = answer.code
+        if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        deferred(Response(error_code=code))
+
+    producer = body.producer_id, body.producer_epoch
+    broker.transactions.add(body.transactional_id, producer, [(CONSUMER_OFFSETS, shard.index)], answered)
+    return deferred
