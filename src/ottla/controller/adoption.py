@@ -201,7 +201,6 @@ def _look_at_logs(found: Adoption, ids: dict[bytes, Path]) -> None:
     logs = {key: path for one in found.directories for key, path in DataDirectory(one).partitions().items()}
     metadata_log = next(path / kraft.DIRECTORY for path in found.directories if (path / kraft.DIRECTORY).is_dir())
     logs = {key: path for key, path in logs.items() if path != metadata_log}
-    aborted = 0
     for topic in found.topics:
         for index in range(len(topic.partitions)):
             path = logs.pop((topic.name, index), None)
@@ -217,7 +216,7 @@ def _look_at_logs(found: Adoption, ids: dict[bytes, Path]) -> None:
                 continue  # made just before the end, and never opened: ottla makes it
             if DataDirectory.read_topic_id(path) not in (None, topic.id):
                 raise Unadoptable(f"{path} is of another topic with the same name")
-            aborted += _look_at_log(path, found)
+            _look_at_log(path, found)
     found.aside = [metadata_log, *sorted(logs.values())]
     for one in found.directories:
         found.aside += [path for path in (one / BOOTSTRAP, *sorted(one.glob("*" + FUTURE))) if path.exists()]
@@ -225,20 +224,12 @@ def _look_at_logs(found: Adoption, ids: dict[bytes, Path]) -> None:
         found.warnings.append(f"{path.name} belongs to no topic and is put aside")
     if found.old:
         found.warnings.append(f"{len(found.old)} segments in old message formats are written anew in today's")
-    if aborted:
-        found.warnings.append(
-            f"{aborted} partitions hold aborted transactions: as long as ottla has no transactions, consumers with "
-            "read_committed see their records"
-        )
 
 
-def _look_at_log(path: Path, found: Adoption) -> bool:
-    """Take note of a log's segments; whether it has aborted transactions."""
-    aborted = False
+def _look_at_log(path: Path, found: Adoption) -> None:
+    """Take note of a log's segments."""
     for segment in sorted(path.iterdir()):
-        if segment.suffix == ".txnindex":
-            aborted = aborted or segment.stat().st_size > 0
-        elif segment.suffix == LOG_SUFFIX:
+        if segment.suffix == LOG_SUFFIX:
             found.log_bytes += segment.stat().st_size
             if is_old(segment):
                 try:
@@ -246,7 +237,6 @@ def _look_at_log(path: Path, found: Adoption) -> bool:
                 except ProtocolError as error:
                     raise Unadoptable(f"{segment}, in an old message format, is damaged: {error}") from None
                 found.old.append(segment)
-    return aborted
 
 
 def _look_at_overrides(found: Adoption) -> None:
