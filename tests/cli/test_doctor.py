@@ -18,6 +18,11 @@ def test_this_host_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert list(found[0]) == ["level", "check", "found", "advised", "why", "change"]
 
 
+def test_a_problem_is_told_by_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["doctor", "--log-dirs", "/proc/data"]) == 1
+    assert "problem  /proc/data free space: 0 B of 0 B (0%)" in capsys.readouterr().out
+
+
 def test_the_lines_end_with_a_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main.run(["doctor", "--log-dirs", str(tmp_path)])
     assert re.fullmatch(r"\d+ ok, \d+ advice, \d+ problem", capsys.readouterr().out.splitlines()[-1])

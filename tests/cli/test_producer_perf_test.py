@@ -61,6 +61,14 @@ def test_the_summary_reads_as_kafkas(perf, ottla_shared_broker, topic) -> None:
     assert all(re.fullmatch(rb"[A-Z]{100}", value) for value in written)
 
 
+def test_a_records_time_in_the_producers_queue_counts(perf) -> None:
+    words = ["--num-records=3", "--record-size=10", "--throughput=10", "--command-property", "linger.ms=60000"]
+    _, lines, _ = perf(*words)
+    most = re.search(r"([\d.]+) ms max latency", lines[-1])
+    assert most
+    assert float(most[1]) >= 200  # the first waits for the last
+
+
 def test_throughput_is_held_and_progress_told_while_it_runs(perf) -> None:
     status, lines, _ = perf(
         "--num-records", "600", "--record-size", "10", "--throughput", "1000", "--reporting-interval", "100"
@@ -81,6 +89,8 @@ def test_the_warm_up_is_told_apart(perf) -> None:
     assert status == 0
     assert lines[0] == ("Warmup first 20 records. Steady state results will print after the complete test summary.")
     assert lines.count("In steady state.") == 1
+    after = [WINDOW.fullmatch(line) for line in lines[lines.index("In steady state.") + 1 : -2]]
+    assert 0 < sum(int(one[1]) for one in after if one) <= 40
     totals = [TOTAL.fullmatch(line) for line in lines[-2:]]
     assert [(one[1], one[2]) for one in totals if one] == [("60", None), ("40", " steady state")]
 

@@ -14,7 +14,8 @@ import pytest
 from ottla.cli import main
 from ottla.cli.common.processes import running_brokers
 
-SERVER_START = [sys.executable, "-m", "ottla.cli", "server-start"]
+OTTLA = [sys.executable, "-m", "ottla.cli"]
+SERVER_START = [*OTTLA, "server-start"]
 
 
 @pytest.fixture
@@ -71,7 +72,8 @@ def test_the_log_of_a_daemon_goes_where_log_dir_says(
     properties: Path, node_id: int, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setenv("LOG_DIR", str(tmp_path / "there"))
-    subprocess.run([*SERVER_START, "-daemon", "server.properties"], check=True, capture_output=True)
+    by_class = [*OTTLA, "run-class", "-daemon", "kafka.Kafka", "server.properties"]
+    subprocess.run(by_class, check=True, capture_output=True)
     assert (tmp_path / "there/kafkaServer.out").exists()
     monkeypatch.setenv("SIGNAL", "KILL")
     assert main.run(["server-stop", "--node-id", str(node_id)]) == 0

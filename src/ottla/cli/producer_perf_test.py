@@ -265,7 +265,7 @@ class Results:
 
     def __init__(self, expected: int, warmup: int, interval: float) -> None:
         self._expected, self._warmup, self._interval = expected, warmup, interval
-        self._left = warmup
+        self._left = warmup  # records of the warm-up that are still to come
         self._steady: Stats | None = None
         self.failures: Counter[str] = Counter()
         self.begin()
@@ -278,16 +278,14 @@ class Results:
             self.failures[reach.kafka_error(error)] += 1
             return
         latency, size, now = int((message.latency() or 0) * 1000), len(message), time.time()
-        self._all.record(latency, size, now)
-        if not self._warmup:
-            return
-        if self._left:
-            self._left -= 1
-            return
-        if self._steady is None:
+        if self._warmup and not self._left and self._steady is None:
             self._steady = Stats(self._expected - self._warmup, self._interval, steady=True)
             self._all.silence()
-        self._steady.record(latency, size, now)
+        self._all.record(latency, size, now)
+        if self._steady is not None:
+            self._steady.record(latency, size, now)
+        else:
+            self._left -= 1
 
     def summary(self) -> list[str]:
         return [self._all.summary(), *([self._steady.summary()] if self._steady else [])]

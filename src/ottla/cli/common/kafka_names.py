@@ -21,6 +21,7 @@ SCRIPTS = {
     "kafka-get-offsets": "get-offsets",
     "kafka-leader-election": "leader-election",
     "kafka-log-dirs": "log-dirs",
+    "kafka-performance-producer": "producer-perf-test",  # a text's name for it (A2 MM-031)
     "kafka-preferred-replica-election": "preferred-replica-election",
     "kafka-producer-perf-test": "producer-perf-test",
     "kafka-reassign-partitions": "reassign-partitions",
