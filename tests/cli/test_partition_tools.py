@@ -80,6 +80,8 @@ def test_where_records_cannot_be_deleted_the_others_are(tools) -> None:
         ('{"partitions": [], "version": 2}', "not supported version field value 2"),
         ('{"partitions": [{"partition": 1, "offset": 1}]}', 'needs a text as "topic"'),
         ('{"partitions": [{"topic": "t", "partition": "1", "offset": 1}]}', 'needs a whole number as "partition"'),
+        ('{"partitions": [{"topic": "t", "partition": -1, "offset": 1}]}', "f.json: there is no partition -1"),
+        ('{"partitions": [{"topic": "t", "partition": 4294967296, "offset": 1}]}', "there is no partition 4294967296"),
         (
             f'{{"partitions": [{", ".join(2 * [T1])}]}}',
             "contains duplicate topic partitions: t-1",

@@ -160,7 +160,8 @@ def _told_as_kafka() -> Iterator[None]:
     except TopicError as error:
         fail_as_kafka(f"Error while executing topic command : {error.message}", error.message)
     except Exception as error:
-        told = broker_error(error)
+        # ValueError: librdkafka has its own limits
+        told = str(error) if isinstance(error, ValueError) else broker_error(error)
         if told is None:
             raise
         fail_as_kafka(f"Error while executing topic command : {told}", told)

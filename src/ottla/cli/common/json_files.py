@@ -48,7 +48,10 @@ def number(entry: dict[str, Any], name: str, file: str) -> int:
 
 
 def partition(entry: dict[str, Any], file: str) -> TopicPartition:
-    return text(entry, "topic", file), number(entry, "partition", file)
+    found = text(entry, "topic", file), number(entry, "partition", file)
+    if not 0 <= found[1] < 2**31:
+        raise Failure(f"{file}: there is no partition {found[1]}")
+    return found
 
 
 def partitions(file: str) -> list[TopicPartition]:

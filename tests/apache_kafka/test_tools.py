@@ -1,0 +1,129 @@
+"""ottla's tools and Kafka's own print the same: of an ottla broker, and of an Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import BrokerProcess
+from support import kafka_tools
+from support.apache_kafka import ApacheKafka, reason_to_skip
+from support.tools import Tool
+from support.transcripts import run_here
+
+COMMANDS = [
+    "kafka-topics --list",
+    "kafka-topics --describe",
+    "kafka-topics --describe --topic nobody",
+    "kafka-topics --describe --topics-with-overrides",
+    "kafka-topics --describe --at-min-isr-partitions --exclude-internal",
+    "kafka-topics --create --topic t --partitions 2 --replication-factor 1",
+    "kafka-topics --create --topic u --if-not-exists",
+    "kafka-topics --alter --topic t --partitions 1",
+    "kafka-configs --describe --topic t",
+    "kafka-configs --describe --topic t --all",
+    "kafka-configs --describe --entity-type brokers",
+    "kafka-configs --describe --entity-type client-metrics",
+    "kafka-get-offsets",
+    "kafka-get-offsets --topic-partitions t:1-,u --time earliest",
+    "kafka-log-dirs --describe --topic-list u",
+    "kafka-leader-election --election-type preferred --all-topic-partitions",
+    "kafka-leader-election --election-type preferred --topic t --partition 1",
+    "kafka-reassign-partitions --list",
+    "kafka-reassign-partitions --generate --topics-to-move-json-file topics.json --broker-list NODE",
+    "kafka-reassign-partitions --execute --reassignment-json-file reassign.json",
+    "kafka-reassign-partitions --verify --reassignment-json-file reassign.json --preserve-throttles",
+    "kafka-cluster cluster-id",
+    "kafka-cluster list-endpoints",
+]
+QUOTAS = [
+    "kafka-configs --describe --entity-type users",
+    "kafka-configs --describe --entity-type clients",
+    "kafka-configs --describe --entity-type users --entity-name alice --entity-type clients --entity-default",
+    "kafka-configs --describe --user alice",
+    "kafka-configs --describe --entity-type ips --entity-default",
+]
+
+
+def compare(commands: list[str], bootstrap: str, node: int, directory: Path) -> None:
+    """Every command prints the same lines, and has the same status, whoever's tool it is."""
+    topics = {"topics": [{"topic": "t"}], "version": 1}
+    (directory / "topics.json").write_text(json.dumps(topics))
+    partitions = [{"topic": "t", "partition": index, "replicas": [node]} for index in range(2)]
+    (directory / "reassign.json").write_text(json.dumps({"partitions": partitions, "version": 1}))
+    asked = [f"{command} --bootstrap-server {bootstrap}".replace("NODE", str(node)) for command in commands]
+    told = kafka_tools.run([_options_first(command) for command in asked], directory)
+    for command, (status, said) in zip(asked, told):
+        ours = run_here(shlex.split(command), "", directory)
+        assert (ours[0], _trimmed(ours[1])) == (status, _trimmed(said)), f"{command}\n{ours[2]}"
+
+
+def _options_first(command: str) -> str:
+    """Kafka's kafka-features wants its server before what it shall do."""
+    if command.startswith("kafka-features"):
+        name, action, *rest = shlex.split(command)
+        return shlex.join([name, *rest, action])
+    return command
+
+
+def _trimmed(lines: list[str]) -> list[str]:
+    """Without empty lines at the end, and without requests that the broker does not serve, of which Kafka's tool knows
+    more; a topic's configs and the credentials of users, which it shows in no order, sorted."""
+    lines = [line.removesuffix(",") for line in lines if "): UNSUPPORTED" not in line]
+    if any(line.startswith("SCRAM ") for line in lines):
+        lines = sorted(filter(None, lines))
+    text = re.sub(
+        r"(?<=\tConfigs: )\S+", lambda found: ",".join(sorted(found[0].split(","))), "\n".join(lines).rstrip("\n")
+    )
+    return text.split("\n")
+
+
+def prepare(bootstrap: str) -> None:
+    topics = Tool("kafka-topics", bootstrap)
+    topics.works("--create --topic t --partitions 2 --replication-factor 1 --config retention.ms=5000")
+    topics.works("--create --topic u --partitions 1 --replication-factor 1")
+    configs = Tool("kafka-configs", bootstrap)
+    configs.works("--alter --broker-defaults --add-config log.cleaner.threads=2")
+    configs.works("--alter --client-metrics m --add-config interval.ms=5000")
+
+
+@pytest.fixture(autouse=True)
+def _java() -> None:
+    reason = reason_to_skip()
+    if reason is not None:
+        if os.environ.get("CI"):
+            pytest.fail(f"in CI the tests with Apache Kafka must run: {reason}")
+        pytest.skip(reason)
+
+
+def test_of_an_ottla_broker(ottla_broker: BrokerProcess, tmp_path: Path) -> None:
+    prepare(ottla_broker.bootstrap)
+    compare([*COMMANDS, "kafka-features describe", "kafka-broker-api-versions"], ottla_broker.bootstrap, 0, tmp_path)
+
+
+def test_of_an_apache_kafka(tmp_path: Path) -> None:
+    (tmp_path / "kafka").mkdir()
+    kafka = ApacheKafka(tmp_path / "kafka")
+    try:
+        kafka.start()
+        prepare(kafka.bootstrap)
+        configs = Tool("kafka-configs", kafka.bootstrap)
+        configs.works("--alter --client c --add-config producer_bytes_rate=1000,consumer_byte_rate=2000")
+        configs.works("--alter --user alice --client-defaults --add-config request_percentage=50")
+        configs.works("--alter --user alice --add-config 'SCRAM-SHA-256=[iterations=8192,password=x]'")
+        configs.works("--alter --user bob --add-config SCRAM-SHA-512=[password=x]")
+        configs.works("--alter --user bob --add-config controller_mutation_rate=5")
+        configs.works("--alter --ip-defaults --add-config connection_creation_rate=10000")
+        compare([*COMMANDS, *QUOTAS], kafka.bootstrap, 1, tmp_path)
+        configs.works("--alter --user bob --delete-config SCRAM-SHA-512")
+        configs.works("--alter --user bob --delete-config controller_mutation_rate")
+        assert configs.works("--describe --user bob") == []
+        refused = configs("--alter --client c --delete-config request_percentage")
+        assert (refused.status, refused.err) == (1, ["kafka-configs: Invalid config(s): request_percentage"])
+    finally:
+        kafka.kill()
