@@ -392,7 +392,13 @@ public class AdminScenario {
     }
 
     static void clientMetrics() throws Exception {
-        call("clientInstanceId", () -> admin.clientInstanceId(Duration.ofSeconds(30)).toString());
+        call("clientInstanceId", () -> {
+            // one that connects now that there is a subscription
+            try (Admin later = Admin.create(Map.of("bootstrap.servers", bootstrap, "enable.metrics.push", true))) {
+                of(later.describeCluster().clusterId());
+                return later.clientInstanceId(Duration.ofSeconds(30)).toString();
+            }
+        });
         Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "client.id", "java-metrics", "linger.ms", 0);
         KafkaProducer<String, String> producer =
             new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());

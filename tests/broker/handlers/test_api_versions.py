@@ -5,9 +5,10 @@ import struct
 import pytest
 
 from ottla.broker.dispatch import ROUTES
+from ottla.broker.handlers.api_versions import TELEMETRY
 from ottla.protocol import apis, codec
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import ApiVersionsRequest
+from ottla.protocol.messages import ApiVersionsRequest, IncrementalAlterConfigsRequest
 from support.requests import frame_of
 
 
@@ -20,8 +21,29 @@ def test_the_answer_is_what_is_served(wire, version):
     reply = wire.call(ask(), version)
     assert reply.error_code == 0
     served = {one.api_key: (one.min_version, one.max_version) for one in reply.api_keys}
-    assert served == {route.api_key: (route.lowest, route.highest) for route in ROUTES.values()}
+    assert served == {
+        route.api_key: (route.lowest, route.highest) for route in ROUTES.values() if route.name not in TELEMETRY
+    }
     assert list(served) == sorted(served)
+
+
+def test_requests_about_clients_metrics_are_listed_while_somebody_wants_these(wire):
+    def listed():
+        return {71, 72} & {one.api_key for one in wire.call(ask(), 4).api_keys}
+
+    def subscribe(operation):
+        config = IncrementalAlterConfigsRequest.Config(name="interval.ms", config_operation=operation, value="1000")
+        resource = IncrementalAlterConfigsRequest.Resource(
+            resource_type=16, resource_name="all-clients", configs=[config]
+        )
+        (answer,) = wire.call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+        assert answer.error_code == 0
+
+    assert listed() == set()
+    subscribe(0)
+    assert listed() == {71, 72}
+    subscribe(1)
+    assert listed() == set()
 
 
 def test_all_that_is_served_can_be_read_and_written():

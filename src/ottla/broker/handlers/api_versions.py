@@ -5,6 +5,8 @@ Which requests this broker serves, in which versions: the client's first questio
 - v0-2: no header tags, no client software. v3+: flexible, but the response header stays at version 0, since a client
   must be able to read it before it knows what the broker speaks (KIP-511).
 - A version newer than 4 is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions alone (KIP-511).
+- The two requests about clients' own metrics are listed while somebody subscribes to such metrics: librdkafka says a
+  line about itself wherever it sees them.
 - v3+: the client says what software it is, and the connection remembers it. A name or version that is empty or oddly
   spelled gets INVALID_REQUEST.
 - v3+: the features with levels that are supported, and those that hold (KIP-584; controller/features.py). All of ours
@@ -25,6 +27,7 @@ from ottla.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -42,6 +45,7 @@ def api_versions(broker: Broker, request: Request, body: messages.ApiVersionsReq
                 api_key=route.api_key, min_version=route.lowest, max_version=route.highest
             )
             for route in sorted(ROUTES.values(), key=lambda route: route.api_key)
+            if broker.image.client_metrics or route.name not in TELEMETRY
         ],
         supported_features=[
             messages.ApiVersionsResponse.SupportedFeature(name=name, min_version=0, max_version=feature.highest)
