@@ -2,7 +2,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from time import monotonic
+from resource import RUSAGE_CHILDREN, getrusage
 from uuid import uuid4
 
 import pytest
@@ -210,9 +210,9 @@ def test_a_tool_starts_quickly_and_without_the_services(ottla_shared_broker) -> 
     )
     best = 9.0
     for _ in range(3):
-        start = monotonic()
+        before = getrusage(RUSAGE_CHILDREN)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        best = min(best, monotonic() - start)
+        after = getrusage(RUSAGE_CHILDREN)
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert done.stderr == "False False\n"
-    print(f"{best:.3f} s")
-    assert best < 1.0  # 250 ms on a machine that is not shared
+    assert best < 0.8  # seconds of the processor; 0.2 where nothing measures coverage
