@@ -123,6 +123,13 @@ def test_of_an_apache_kafka(tmp_path: Path) -> None:
         configs.works("--alter --user bob --delete-config SCRAM-SHA-512")
         configs.works("--alter --user bob --delete-config controller_mutation_rate")
         assert configs.works("--describe --user bob") == []
+        features = Tool("kafka-features", kafka.bootstrap)
+        before = features.works("describe")
+        name = "transaction.version"
+        assert features.works(f"downgrade --feature {name}=1 --dry-run") == [f"{name} can be downgraded to 1."]
+        assert features.works("describe") == before
+        assert features.works(f"downgrade --feature {name}=1") == [f"{name} was downgraded to 1."]
+        assert features.works(f"upgrade --feature {name}=2") == [f"{name} was upgraded to 2."]
         refused = configs("--alter --client c --delete-config request_percentage")
         assert (refused.status, refused.err) == (1, ["kafka-configs: Invalid config(s): request_percentage"])
     finally:

@@ -56,7 +56,7 @@ def test_features_are_described_and_changed(ottla_broker) -> None:
     features = Tool("kafka-features", ottla_broker.bootstrap)
     for line in features.works("describe"):
         assert re.fullmatch(
-            r"Feature: \S+\tSupportedMinVersion: 0\tSupportedMaxVersion: \d+\tFinalizedVersionLevel: \d+\tEpoch: \d+",
+            r"Feature: \S+ +SupportedMinVersion: 0 +SupportedMaxVersion: \d+ +FinalizedVersionLevel: \d+ +Epoch: \d+",
             line,
         )
     for row in Tool("ottla features", ottla_broker.bootstrap)("describe --output json").json:

@@ -74,8 +74,8 @@ def _describe(reach: Reach, output: str) -> None:
         for one in sorted(known.supported_features, key=lambda one: str(one.name))
     ]
     lines = [
-        f"Feature: {name}\tSupportedMinVersion: {low}\tSupportedMaxVersion: {high}"
-        f"\tFinalizedVersionLevel: {level}\tEpoch: {'-' if at is None else at}"
+        f"Feature: {name:<40}  SupportedMinVersion: {low:<15}  SupportedMaxVersion: {high:<15}"
+        f"  FinalizedVersionLevel: {level:<15}  Epoch: {'-' if at is None else at}"
         for name, low, high, level, at in rows
     ]
     show(output, ("feature", "supported_min", "supported_max", "finalized", "epoch"), rows, lines)
