@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -12,8 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.serialization import SerializationError
 
 from ottla.testing import BrokerProcess
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from support.programs import EXAMPLES
 
 Stored = dict[int, list[tuple[bytes | None, bytes | None]]]  # key and value of each record, by partition
 
@@ -43,13 +41,6 @@ def stored(bootstrap: str, topic: str) -> Stored:
             found[message.partition()].append((message.key(), message.value()))
     consumer.close()
     return found
-
-
-@pytest.fixture
-def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """An example's module, for the parts that can be tried without a broker."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    return __import__(request.param)
 
 
 def test_the_quickstart_reads_the_two_lines_that_it_wrote(ottla_broker: BrokerProcess) -> None:

@@ -1,0 +1,27 @@
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from ottla.testing import BrokerProcess
+from support.programs import EXAMPLES
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[BrokerProcess]:
+    """One broker for the examples that consume: groups are ready at once, and sessions may be short."""
+    quick = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "100",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+    }
+    with BrokerProcess(overrides=quick) as broker:
+        yield broker
+
+
+@pytest.fixture
+def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """An example's module, for the parts that can be tried without a broker."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return __import__(request.param)
