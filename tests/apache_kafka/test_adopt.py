@@ -16,7 +16,8 @@ from ottla.cli import main
 from ottla.controller import kraft
 from ottla.protocol import codec, messages
 from ottla.protocol.legacy import downconvert
-from ottla.protocol.records import Record, build_batch
+from ottla.protocol.records import Record, build_batch, iter_batches, iter_records
+from ottla.protocol.schema import schema_of
 from ottla.testing import BrokerProcess
 from ottla.testing.process import BrokerFailed
 from support.apache_kafka import dump_log_segments
@@ -158,6 +159,35 @@ def test_records_of_the_metadata_log_are_written_back_as_kafka_wrote_them(story:
             seen.add(kraft.RECORDS[kind])
             assert codec.encode(codec.decode(kraft.RECORDS[kind], version, body), version) == body
     assert seen == set(kraft.RECORDS.values())
+
+
+COORDINATORS = {
+    "__consumer_offsets": {1: ("OffsetCommitKey", "OffsetCommitValue"), 2: ("GroupMetadataKey", "GroupMetadataValue")},
+    "__transaction_state": {0: ("TransactionLogKey", "TransactionLogValue")},
+}
+
+
+@pytest.mark.parametrize("topic", COORDINATORS)
+def test_records_of_coordinators_are_written_back_as_kafka_wrote_them(story: Story, topic: str) -> None:
+    def written_back(name: str, data: bytes) -> bytes:
+        version = int.from_bytes(data[:2], "big")
+        known = min(version, schema_of(name).versions[1])  # the kind of a key is no version of its form
+        return data[:2] + bytes(codec.encode(codec.decode(name, known, data[2:]), known))
+
+    seen = set()
+    for path in story.killed.directory.glob(f"{topic}-*/*.log"):
+        for position, header in iter_batches(data := path.read_bytes()):
+            if header.is_control:
+                continue
+            for record in iter_records(data[position : position + header.size], 1 << 20):
+                assert record.key is not None
+                kind = int.from_bytes(record.key[:2], "big")
+                key, value = COORDINATORS[topic][kind]
+                assert written_back(key, record.key) == record.key
+                if record.value is not None:
+                    seen.add(kind)
+                    assert written_back(value, record.value) == record.value
+    assert seen
 
 
 # -- what does not fit ---------------------------------------------------------------------------------------------

@@ -76,6 +76,8 @@ def test_the_reader_reads_what_the_schema_reads(version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_reader_refuses_what_the_schema_refuses(version):
     unread = ("cluster_id", "replica_state", "replica_directory_id", "high_watermark")
+    if version >= 12:
+        unread += ("longer than 32 bits",)  # the length of the cluster id, in its tagged field
     if version >= 15:
         unread += ("ends early",)  # inside the replica's state
     check_on_damaged_frames("FetchRequest", version, by_hand, by_schema, unread=unread)
