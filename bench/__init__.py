@@ -5,8 +5,11 @@ process.py           a broker process: start, processor seconds, resident memory
 wire.py              the few admin requests that a run needs, over a plain socket
 loadgen/, loadgen.py the load generator (C) and its Python face
 workloads.py         what is measured; each workload gives named figures
+restarts.py, upkeep.py, groups.py, transactions.py
+                     more of them, by subject
 rounds.py            the order of a run: rounds, alternation, discarded first round
 report.py, chart.py  result file, table, markdown page, SVG
 
-Only the standard library is used, and nothing of ottla's: the judge shares no code with the judged.
+Only the standard library is used (and confluent-kafka as a client with transactions), and nothing of ottla's: the
+judge shares no code with the judged.
 """

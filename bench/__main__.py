@@ -17,26 +17,48 @@ import tempfile
 from pathlib import Path
 
 from bench import chart, machine, report, rounds
+from bench.groups import Commits, Groups, groups
 from bench.kafka import Kafka
 from bench.loadgen import LoadGenerator
 from bench.ottla import Ottla
 from bench.process import BenchError
 from bench.restarts import ManyPartitions, restarts
+from bench.transactions import Transactions, transactions
 from bench.upkeep import Upkeep
 from bench.workloads import SmallRequests, Start, Workload, standard
 
 ROOT = Path(__file__).resolve().parent.parent
+WITHOUT_RDKAFKA = SmallRequests | ManyPartitions | Groups | Commits | Transactions  # need no more than plain sockets
+
+
+def families() -> dict[str, list[Workload]]:
+    return {
+        "standard": standard(),
+        "groups": groups(),
+        "transactions": transactions(),
+        "restarts": [*restarts(), Upkeep("upkeep", 8)],
+    }
 
 
 def every_workload() -> list[Workload]:
-    return [*standard(), *restarts(), Upkeep("upkeep", 8)]
+    return [workload for family in families().values() for workload in family]
+
+
+def named(text: str) -> list[str]:
+    """Names of workloads, those of a family in its place."""
+    known = families()
+    return [
+        name
+        for one in text.split(",")
+        for name in ([workload.name for workload in known[one]] if one in known else [one])
+    ]
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
     names = [Start.name, *(workload.name for workload in every_workload())]
     parser = argparse.ArgumentParser(prog="bench", description="ottla and Apache Kafka side by side")
     parser.add_argument("--only", choices=["ottla", "kafka"], help="one system alone")
-    parser.add_argument("--workloads", help=f"comma-separated, of: {', '.join(names)}")
+    parser.add_argument("--workloads", help=f"comma-separated, of: {', '.join([*families(), *names])}")
     parser.add_argument("--repeats", type=int, help="rounds to keep after the discarded one (3; 1 with --quick)")
     parser.add_argument("--quick", action="store_true", help="small sizes: does it work, not how fast is it")
     parser.add_argument("--compare", type=Path, metavar="RESULT.json", help="also print the change since that result")
@@ -44,10 +66,10 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     chosen.repeats = chosen.repeats or (1 if chosen.quick else 3)
     if chosen.repeats < 1:
         parser.error("--repeats starts at 1")
-    chosen.names = chosen.workloads.split(",") if chosen.workloads else names
+    chosen.names = named(chosen.workloads) if chosen.workloads else names
     unknown = [name for name in chosen.names if name not in names]
     if unknown:
-        parser.error(f"no workload {', '.join(unknown)}; there are: {', '.join(names)}")
+        parser.error(f"no workload {', '.join(unknown)}; there are: {', '.join([*families(), *names])}")
     return chosen
 
 
@@ -76,9 +98,8 @@ def main() -> int:
             scale=0.02 if chosen.quick else 1.0,
             settle=0.2 if chosen.quick else 1.0,
         )
-        generator = LoadGenerator(
-            build, raw_only=all(isinstance(workload, SmallRequests | ManyPartitions) for workload in workloads)
-        )
+        raw_only = all(isinstance(workload, WITHOUT_RDKAFKA) for workload in workloads)
+        generator = LoadGenerator(build, raw_only=raw_only)
         remove_leftovers(build)
         with tempfile.TemporaryDirectory(prefix=f"run-{os.getpid()}-", dir=build) as scratch:
             measured = rounds.Run(systems, plan, generator, Path(scratch), say).whole()

@@ -112,6 +112,10 @@ class Broker:
             time.sleep(0.002)
         raise BenchError(f"{self.system.label} gave no Metadata reply within {timeout:.0f} s:\n{self.last_output()}")
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def last_output(self, lines: int = 15) -> str:
         text = (self.directory / "output.log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-lines:])

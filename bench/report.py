@@ -23,15 +23,18 @@ GROUPS = {
     "throughput": "Throughput",
     "requests": "Small requests",
     "latency": "Latency",
+    "groups": "Consumer groups",
+    "transactions": "Transactions",
     "cpu": "Broker CPU",
     "footprint": "Start and memory",
 }
 ABOUT = """\
 Made by `make bench`; the program is in `bench/`. Both brokers run on the same machine as the load generator and share
 its cores with it, one under load at a time, workload by workload in turn. Kafka runs in one JVM with its defaults.
-Clients are librdkafka's (linger 5 ms, end to end 0; no compression), small requests come from plain sockets. A ratio
-above 1 means that ottla does better. MB and GB are 10^6 and 10^9 bytes of record values; broker CPU is the processor
-time of the broker's process alone.""".splitlines()
+Clients are librdkafka's (linger 5 ms, end to end 0; no compression), small requests and the members of groups come from
+plain sockets. Groups do not wait for further members before their first rebalance, and members ask every 100 ms for the
+next one. A ratio above 1 means that ottla does better. MB and GB are 10^6 and 10^9 bytes of record values; broker CPU
+is the processor time of the broker's process alone.""".splitlines()
 Result = dict[str, Any]
 
 

@@ -24,6 +24,7 @@ from bench.wire import AdminError
 from bench.workloads import FINAL, IDLE_CPU, LOADED, Figure, Scene, Start, Values, Workload
 
 LOADED_AFTER = 2e9  # bytes of traffic
+NO_WAITING = {"group.initial.rebalance.delay.ms": "0"}  # see groups.py
 
 
 @dataclass(slots=True)
@@ -103,7 +104,7 @@ class Run:
         with contextlib.ExitStack() as stack:
             brokers = []
             for system in self.systems:
-                brokers.append(Broker(system, self.scratch / system.name))
+                brokers.append(Broker(system, self.scratch / system.name, NO_WAITING))
                 stack.callback(brokers[-1].stop)
             for index in range(self.plan.repeats + 1):
                 for stretch in stretches(self.plan.workloads):

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 struct options {
-    const char *mode;  /* produce, consume, both, e2e (librdkafka); raw-produce, raw-fetch (plain sockets) */
+    const char *mode;  /* with librdkafka: produce, consume, both, e2e; over plain sockets: raw-produce,
+                          raw-fetch, raw-groups, raw-commits */
     const char *host;
     int port;
     const char *topic;
@@ -16,11 +17,17 @@ struct options {
     int acks;          /* 0, 1 or -1 */
     double linger_ms;
     long keys;         /* produce: different keys, given in turn; 0 for none */
-    double rate;       /* e2e: records per second; produce: the same, 0 for as fast as it goes */
+    double rate;       /* e2e: records per second; produce: the same, raw-commits: commits; 0 for as fast as it goes */
     double seconds;    /* e2e and raw: length of the measured part */
     double warmup;     /* e2e: seconds before it, whose records are not counted */
     int connections;   /* raw */
     int depth;         /* raw: requests in flight on each connection */
+    int groups;        /* raw-groups */
+    int members;       /* raw-groups: of each group */
+    const char *protocol; /* raw-groups, raw-commits: classic, or consumer (KIP-848) */
+    double heartbeat_ms;
+    const char *isolation; /* consume: read_committed or read_uncommitted */
+    int pid;           /* raw-groups, raw-commits: the broker, whose processor time is then told */
     double timeout;    /* give up after this many seconds without progress */
 };
 
@@ -37,8 +44,11 @@ void sample(struct samples *samples, uint64_t nanoseconds);
 void print_percentiles(struct samples *samples);
 /* Prints `,"cpu_seconds":…` of this process, user and system. */
 void print_cpu(void);
+/* Processor seconds of the broker so far; 0 when it was not told which process that is. */
+double broker_cpu(const struct options *options);
 
 void run_raw(const struct options *options);
+void run_groups(const struct options *options);
 void run_rdkafka(const struct options *options);
 
 #endif

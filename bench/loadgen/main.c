@@ -68,6 +68,14 @@ void print_cpu(void)
                + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
 }
 
+double broker_cpu(const struct options *options)
+{
+    struct timespec time = {0};
+    if (options->pid && clock_gettime((clockid_t)(~(unsigned)options->pid << 3 | 2), &time)) /* CPUCLOCK_SCHED of a pid */
+        fail("no process %d", options->pid);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
 static double number(const char *name, const char *text)
 {
     char *end;
@@ -81,13 +89,16 @@ int main(int argc, char **argv)
 {
     struct options options = {
         .host = "127.0.0.1", .port = 9092, .topic = "bench", .partitions = 1, .size = 100, .acks = 1, .linger_ms = 5,
-        .seconds = 3, .connections = 16, .depth = 1, .timeout = 30,
+        .seconds = 3, .connections = 16, .depth = 1, .groups = 1, .members = 1, .protocol = "classic", .heartbeat_ms = 3000,
+        .isolation = "read_committed", .timeout = 30,
     };
     static const struct option names[] = {
         {"host", 1, 0, 'h'}, {"port", 1, 0, 'p'}, {"topic", 1, 0, 't'}, {"partitions", 1, 0, 'P'},
         {"size", 1, 0, 's'}, {"count", 1, 0, 'n'}, {"acks", 1, 0, 'a'}, {"linger-ms", 1, 0, 'l'},
         {"rate", 1, 0, 'r'}, {"seconds", 1, 0, 'S'}, {"warmup", 1, 0, 'w'}, {"connections", 1, 0, 'c'},
-        {"depth", 1, 0, 'd'}, {"timeout", 1, 0, 'T'}, {"keys", 1, 0, 'k'}, {0, 0, 0, 0},
+        {"depth", 1, 0, 'd'}, {"timeout", 1, 0, 'T'}, {"keys", 1, 0, 'k'}, {"groups", 1, 0, 'g'},
+        {"members", 1, 0, 'm'}, {"protocol", 1, 0, 'o'}, {"heartbeat-ms", 1, 0, 'b'}, {"isolation", 1, 0, 'i'},
+        {"pid", 1, 0, 'I'}, {0, 0, 0, 0},
     };
     int letter, index = 0;
     while ((letter = getopt_long(argc, argv, "", names, &index)) != -1) {
@@ -108,15 +119,25 @@ int main(int argc, char **argv)
         case 'c': options.connections = (int)number(name, optarg); break;
         case 'd': options.depth = (int)number(name, optarg); break;
         case 'T': options.timeout = number(name, optarg); break;
+        case 'g': options.groups = (int)number(name, optarg); break;
+        case 'm': options.members = (int)number(name, optarg); break;
+        case 'o': options.protocol = optarg; break;
+        case 'b': options.heartbeat_ms = number(name, optarg); break;
+        case 'i': options.isolation = optarg; break;
+        case 'I': options.pid = (int)number(name, optarg); break;
         default: return 2;
         }
     }
     if (optind != argc - 1)
-        fail("usage: loadgen [--option value]... produce|consume|both|e2e|raw-produce|raw-fetch");
+        fail("usage: loadgen [--option value]... "
+             "produce|consume|both|e2e|raw-produce|raw-fetch|raw-groups|raw-commits");
     options.mode = argv[optind];
-    if (options.partitions < 1 || options.size < 16 || options.connections < 1 || options.depth < 1)
-        fail("partitions, connections and depth start at 1, size at 16");
-    if (!strncmp(options.mode, "raw-", 4))
+    if (options.partitions < 1 || options.size < 16 || options.connections < 1 || options.depth < 1
+        || options.groups < 1 || options.members < 1)
+        fail("partitions, connections, depth, groups and members start at 1, size at 16");
+    if (!strcmp(options.mode, "raw-groups") || !strcmp(options.mode, "raw-commits"))
+        run_groups(&options);
+    else if (!strncmp(options.mode, "raw-", 4))
         run_raw(&options);
     else
 #ifdef WITH_RDKAFKA

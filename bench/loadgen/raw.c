@@ -7,63 +7,16 @@
  * Every reply is checked: order (correlation id), error code, and for Fetch that a batch came.
  */
 #include "loadgen.h"
+#include "wire.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-enum { PRODUCE = 0, FETCH = 1, PRODUCE_VERSION = 9, FETCH_VERSION = 12, CORRELATION_AT = 8 };
-
-struct writer {
-    uint8_t *bytes;
-    size_t length, room;
-};
-
-static uint8_t *extend(struct writer *writer, size_t count)
-{
-    if (writer->length + count > writer->room) {
-        writer->room = (writer->length + count) * 2;
-        writer->bytes = realloc(writer->bytes, writer->room);
-        if (!writer->bytes)
-            fail("no memory for a request");
-    }
-    uint8_t *at = writer->bytes + writer->length;
-    writer->length += count;
-    return at;
-}
-
-static void store(uint8_t *at, uint64_t value, int width)
-{
-    for (int i = 0; i < width; i++)
-        at[i] = (uint8_t)(value >> (8 * (width - 1 - i)));
-}
-
-static void put(struct writer *writer, int64_t value, int width) { store(extend(writer, (size_t)width), (uint64_t)value, width); }
-
-static void put_bytes(struct writer *writer, const void *bytes, size_t count) { memcpy(extend(writer, count), bytes, count); }
-
-static void put_uvarint(struct writer *writer, uint32_t value)
-{
-    for (; value > 127; value >>= 7)
-        put(writer, (value & 127) | 128, 1);
-    put(writer, value, 1);
-}
-
-static void put_varint(struct writer *writer, int32_t value) { put_uvarint(writer, ((uint32_t)value << 1) ^ (uint32_t)(value >> 31)); }
-
-static void put_compact_string(struct writer *writer, const char *text)
-{
-    put_uvarint(writer, (uint32_t)strlen(text) + 1);
-    put_bytes(writer, text, strlen(text));
-}
+enum { PRODUCE = 0, FETCH = 1, PRODUCE_VERSION = 9, FETCH_VERSION = 12 };
 
 static uint32_t crc32c(const uint8_t *bytes, size_t count)
 {
@@ -111,29 +64,9 @@ static struct writer one_record_batch(int size)
     return batch;
 }
 
-/* frame length 4, then request header v2: api key 2, version 2, correlation id 4, client id (not compact), tags */
-static struct writer start_request(int api_key, int version)
-{
-    struct writer request = {0};
-    put(&request, 0, 4);
-    put(&request, api_key, 2);
-    put(&request, version, 2);
-    put(&request, 0, 4);
-    put(&request, 7, 2);
-    put_bytes(&request, "loadgen", 7);
-    put_uvarint(&request, 0);
-    return request;
-}
-
-static struct writer finish_request(struct writer request)
-{
-    store(request.bytes, request.length - 4, 4);
-    return request;
-}
-
 static struct writer produce_request(const struct options *options, int partition)
 {
-    struct writer request = start_request(PRODUCE, PRODUCE_VERSION), batch = one_record_batch(options->size);
+    struct writer request = start_request(PRODUCE, PRODUCE_VERSION, 1), batch = one_record_batch(options->size);
     put_uvarint(&request, 0);    /* no transactional id */
     put(&request, options->acks, 2);
     put(&request, 30000, 4);     /* timeout */
@@ -145,12 +78,13 @@ static struct writer produce_request(const struct options *options, int partitio
     put_bytes(&request, batch.bytes, batch.length);
     put(&request, 0, 3);         /* tags of partition, topic and request */
     free(batch.bytes);
-    return finish_request(request);
+    finish_request(&request);
+    return request;
 }
 
 static struct writer fetch_request(const struct options *options, int partition)
 {
-    struct writer request = start_request(FETCH, FETCH_VERSION);
+    struct writer request = start_request(FETCH, FETCH_VERSION, 1);
     put(&request, -1, 4);        /* replica id */
     put(&request, 500, 4);       /* max wait */
     put(&request, 1, 4);         /* min bytes */
@@ -171,15 +105,8 @@ static struct writer fetch_request(const struct options *options, int partition)
     put_uvarint(&request, 0 + 1);/* forgotten topics */
     put_uvarint(&request, 0 + 1);/* rack id */
     put_uvarint(&request, 0);
-    return finish_request(request);
-}
-
-static uint64_t load(const uint8_t *at, int width)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < width; i++)
-        value = value << 8 | at[i];
-    return value;
+    finish_request(&request);
+    return request;
 }
 
 /* Both replies hold one topic and one partition, so what precedes the error code has a fixed length. */
@@ -206,18 +133,6 @@ struct connection {
     uint8_t buffer[1 << 16];
 };
 
-static int connect_to(const struct options *options)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)options->port)};
-    if (inet_pton(AF_INET, options->host, &address.sin_addr) != 1)
-        fail("--host wants an IPv4 address: %s", options->host);
-    int one = 1, handle = socket(AF_INET, SOCK_STREAM, 0);
-    if (handle < 0 || connect(handle, (struct sockaddr *)&address, sizeof address))
-        fail("connect %s:%d: %s", options->host, options->port, strerror(errno));
-    setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    return handle;
-}
-
 /* Sends `count` requests in one write. The kernel's buffer holds far more than `depth` of them, so the write is whole. */
 static void send_requests(struct connection *connection, const struct writer *request, int count, int depth, uint8_t *out)
 {
@@ -228,13 +143,7 @@ static void send_requests(struct connection *connection, const struct writer *re
         store(frame + CORRELATION_AT, connection->sent, 4);
         connection->sent_at[connection->sent++ % (uint32_t)depth] = now;
     }
-    size_t length = (size_t)count * request->length;
-    for (size_t done = 0; done < length;) {
-        ssize_t written = send(connection->socket, out + done, length - done, MSG_NOSIGNAL);
-        if (written < 0)
-            fail("send: %s", strerror(errno));
-        done += (size_t)written;
-    }
+    send_all(connection->socket, out, (size_t)count * request->length);
 }
 
 void run_raw(const struct options *options)

@@ -62,6 +62,7 @@ static struct client open_client(const struct options *options, rd_kafka_type_t 
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
     } else {
         set(conf, "enable.auto.commit", "false");
+        set(conf, "isolation.level", "%s", options->isolation);
         set(conf, "queued.min.messages", "1000000");
     }
     struct client client = {.handle = rd_kafka_new(type, conf, error, sizeof error)};

@@ -5,11 +5,11 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from bench import chart, machine, report
-from bench.__main__ import options
+from bench.__main__ import every_workload, options
 from bench.kafka import Kafka
 from bench.ottla import Ottla
 from bench.rounds import Measured
-from bench.workloads import LOADED, Figure, Start, standard
+from bench.workloads import LOADED, Figure, Start
 
 FAST = Figure("produce-1k-1p.rate", "throughput", "produce 1 KiB", "MB/s", "higher")
 QUICK = Figure("start.seconds", "footprint", "start", "s", "lower")
@@ -104,7 +104,7 @@ def test_the_chart_is_well_formed_and_puts_losses_left_of_the_line(sample):
 
 
 def test_every_bar_of_the_chart_is_a_figure_that_a_full_run_measures():
-    measured = {figure.key for workload in standard() for figure in workload.figures()}
+    measured = {figure.key for workload in every_workload() for figure in workload.figures()}
     measured |= {figure.key for figure in Start.figures} | {LOADED.key}
     assert set(chart.SHOWN) <= measured
 
@@ -126,4 +126,12 @@ def test_the_machine_is_described_without_names_or_paths():
 def test_unknown_workloads_are_refused_with_the_known_ones(capsys):
     with pytest.raises(SystemExit):
         options(["--workloads", "produce-2k"])
-    assert "no workload produce-2k; there are: start, produce-100b-1p" in capsys.readouterr().err
+    assert (
+        "no workload produce-2k; there are: standard, groups, transactions, restarts, start, produce-100b-1p"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_family_stands_for_its_workloads():
+    chosen = options(["--workloads", "transactions,start"])
+    assert chosen.names == ["transactions-1", "transactions-100", "read-committed", "start"]

@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from bench.groups import Commits, Groups
 from bench.loadgen import LoadGenerator, has_rdkafka
 from bench.ottla import Ottla
 from bench.process import BenchError, Broker
 from bench.restarts import ManyPartitions, Restart
-from bench.rounds import Plan, Run, stretches
+from bench.rounds import NO_WAITING, Plan, Run, stretches
+from bench.transactions import Isolation, Transactions
 from bench.upkeep import Upkeep
 from bench.workloads import Consume, EndToEnd, Produce, SmallRequests, standard
+from support import group_wire
+from support.wire import Wire
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +33,7 @@ def generator(tmp_path_factory) -> LoadGenerator:
 
 @pytest.fixture
 def broker(tmp_path):
-    broker = Broker(Ottla(ROOT), tmp_path / "broker")
+    broker = Broker(Ottla(ROOT), tmp_path / "broker", NO_WAITING)
     yield broker
     broker.stop()
 
@@ -133,6 +137,50 @@ def test_restarts_find_every_record_again_and_leave_nothing_behind(tmp_path):
         (value,) = measured.values[key]["ottla"]
         assert value > 0
     assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_groups_become_stable_and_their_members_commit_and_leave(generator, tmp_path):
+    workloads = [
+        Groups("single", groups=20, members=1),
+        Groups("one", groups=1, members=20),
+        Commits("steady", rate=200, seconds=0.3, members=4),
+        Commits("fast", rate=0, seconds=0.3, members=4),
+    ]
+    plan = Plan(workloads, with_start=False, repeats=1, scale=1, settle=0)
+    measured = Run([Ottla(ROOT)], plan, generator, tmp_path, lambda _: None).whole()
+    assert measured.failures == []
+    figures = {key: values["ottla"][0] for key, values in measured.values.items()}
+    for key in ("single.seconds", "single.cpu", "one.seconds", "one.cpu", "steady.p50", "steady.cpu", "fast.cpu"):
+        assert figures[key] > 0
+    assert 0 < figures["steady.rate"] <= 204  # not more than was asked for
+    assert figures["fast.rate"] > figures["steady.rate"]
+
+
+def test_members_of_groups_have_joined_committed_and_left(generator, broker):
+    broker.create_topic("group", 3)
+    joined = generator.run("raw-groups", broker.port, topic="group", partitions=3, members=3, heartbeat_ms=20)
+    assert (joined["groups"], joined["members"]) == (1, 3)
+    assert joined["joins"] >= 6  # each is told its id first
+    done = generator.run("raw-commits", broker.port, topic="group", partitions=3, connections=3, seconds=0.3)
+    assert done["errors"] == 0
+    wire = Wire("127.0.0.1", broker.port)
+    ((_, _, offset, *_),) = group_wire.fetch(wire, "group-0", ("group", 0), version=9)
+    assert 0 < offset < done["requests"]
+    assert group_wire.members_of(wire, "group-0") == 0
+
+
+@needs_rdkafka
+def test_transactions_are_counted_and_only_the_committed_ones_are_read(tmp_path):
+    workloads = [
+        Transactions("small", records=1, seconds=0.3),
+        Isolation("isolation", transactions=20, records=10, passes=1),
+    ]
+    plan = Plan(workloads, with_start=False, repeats=1, scale=1, settle=0)
+    measured = Run([Ottla(ROOT)], plan, LoadGenerator(tmp_path), tmp_path / "run", lambda _: None).whole()
+    assert measured.failures == []  # the workloads themselves check what the log holds and what was read
+    for key in ("small.rate", "small.p50", "small.cpu", "isolation.rate", "isolation.time"):
+        (value,) = measured.values[key]["ottla"]
+        assert value > 0
 
 
 @needs_rdkafka
