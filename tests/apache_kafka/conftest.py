@@ -19,6 +19,8 @@ from support.apache_kafka import ApacheKafka, reason_to_skip
 from support.illegal_requests import ROWS, faults, prepare
 from support.illegal_requests import directory as data_directory
 from support.kafka_story import Story, tell
+from support.transaction_scenes import SCENES, Said
+from support.transaction_scenes import play as play_scene
 from support.wire import Wire
 
 T = TypeVar("T")
@@ -55,6 +57,26 @@ def _ask_kafka(directory: Path) -> list[set[int]]:
     finally:
         kafka.kill()
     return codes
+
+
+@pytest.fixture(scope="session")
+def transaction_scenes(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
+    """What a real Kafka says to transactional producers (support/transaction_scenes.py)."""
+    return _once(tmp_path_factory, "kafka-transactions", _play_to_kafka)
+
+
+def _play_to_kafka(directory: Path) -> list[Said]:
+    kafka = ApacheKafka(directory)
+    said: list[Said] = []
+    try:
+        kafka.start()
+        for scene in SCENES:
+            wire = Wire("127.0.0.1", kafka.port)
+            said += play_scene(scene, wire)
+            wire.close()
+    finally:
+        kafka.kill()
+    return said
 
 
 def _once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], T]) -> T:

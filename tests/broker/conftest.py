@@ -105,6 +105,19 @@ def served_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     one.stop()
 
 
+@pytest.fixture(scope="module")
+def served_transactions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A broker for a whole module, with few partitions for coordinators."""
+    settings = {
+        "group_initial_rebalance_delay_ms": 0,
+        "offsets_topic_num_partitions": 2,
+        "transaction_state_log_num_partitions": 3,
+    }
+    one = Served(tmp_path_factory.mktemp("transactions"), settings).start()
+    yield one
+    one.stop()
+
+
 @pytest.fixture
 def connect(served_groups: Served) -> Callable[[], Wire]:
     return served_groups.wire

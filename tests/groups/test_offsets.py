@@ -66,7 +66,7 @@ def test_dropping_all_leaves_nothing(offsets):
 
 
 def test_an_offset_that_a_transaction_holds_back_makes_its_partition_unstable_and_keeps_it(offsets):
-    offsets.held_back[7] = {("t", 0): Committed(9, -1, "", 0)}
+    offsets.hold_back(7, "t", 0, Committed(9, -1, "", 0))
     assert offsets.is_unstable("t", 0)
     assert not offsets.is_unstable("t", 1)
     offsets.expire(Aging(), 100 * DAY, WEEK)

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.protocol.errors import ErrorCode, MalformedMessage
 from ottla.transactions import records
-from ottla.transactions.states import BEING_ENDED, COMPLETE_ABORT, EMPTY, FROM, ONGOING, State, named
+from ottla.transactions.states import BEING_ENDED, EMPTY, FROM, ONGOING, TITLES, State
 from ottla.transactions.transaction import (
     LAST_EPOCH,
     Answer,
@@ -101,7 +101,7 @@ def test_version_1_keeps_its_epoch():
     assert story.end(commit=False, epoch=3, version=V1) == ("NONE", PID, 3)
     assert story.marks == [Mark(PID, 3, False, frozenset({A0}))]
     assert story.end(commit=False, epoch=3, version=V1) == ("CONCURRENT_TRANSACTIONS", -1, -1)
-    assert story.end(commit=True, epoch=3, version=V1) == ("INVALID_TXN_STATE", -1, -1)
+    assert story.end(commit=True, epoch=3, version=V1) == ("CONCURRENT_TRANSACTIONS", -1, -1)
     story.markers_written()
     assert story.end(commit=False, epoch=3, version=V1) == ("NONE", PID, 3)
     assert story.end(commit=True, epoch=3, version=V1) == ("INVALID_TXN_STATE", -1, -1)
@@ -126,7 +126,8 @@ def test_a_request_to_end_that_comes_again_is_answered_as_before():
     story.add(A0)
     assert story.end(epoch=0) == ("NONE", PID, 1)
     assert story.end(epoch=0) == ("CONCURRENT_TRANSACTIONS", -1, -1)
-    assert story.end(epoch=0, commit=False) == ("INVALID_TXN_STATE", -1, -1)
+    assert story.end(epoch=0, commit=False) == ("CONCURRENT_TRANSACTIONS", -1, -1)
+    assert story.end(epoch=1, commit=False) == ("CONCURRENT_TRANSACTIONS", -1, -1)
     story.markers_written()
     assert story.end(epoch=0) == ("NONE", PID, 1)
     assert story.end(epoch=0, commit=False) == ("INVALID_TXN_STATE", -1, -1)
@@ -250,8 +251,7 @@ def test_verifying_adds_nothing():
 
 def test_states_have_the_names_of_requests():
     assert [state.title for state in State][:4] == ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort"]
-    assert named("CompleteAbort") is COMPLETE_ABORT
-    assert named("Nonsense") is None
+    assert TITLES == {state.title for state in State} | {"PrepareEpochFence"}
     assert set(FROM) == set(State)
 
 

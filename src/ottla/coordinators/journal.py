@@ -25,8 +25,8 @@ KeyValue = tuple[bytes, bytes | None]
 class Journal(Generic[A]):
     """`A`: what the owner wants back when a write is committed.
 
-    `answer` gets them then; `late` when that takes too long, and then they are not heard of again; `refused` gets all
-    that wait, and why.
+    `answer` gets them then. `late` gets them when that takes too long; what it leaves in the list is due all the same
+    when it is committed. `refused` gets all that wait, and why.
     """
 
     __slots__ = (
@@ -129,8 +129,7 @@ class Journal(Generic[A]):
         assert commit is not None
 
         def is_late() -> None:
-            self._late(answers.copy())
-            answers.clear()
+            self._late(answers)
 
         timer = self._host.loop.call_later(self._timeout_ms() / 1000, is_late)
 

@@ -2,7 +2,7 @@
 
 First the log is read to its end, and of each key only the last record is kept, as it stands: that is what compaction
 leaves too, so its order does not matter beyond that. Then these few are decoded. Offsets of a transaction count from
-its commit marker on, where the partition has not got a later one meanwhile; those of open transactions are held back.
+its commit marker on, where their key has not got a later record meanwhile; those of open transactions are held back.
 
 Records of kinds that are not known are passed over. One that cannot be read is too, with a warning: a bad record must
 not keep all groups of its partition from being served.
@@ -52,6 +52,8 @@ class Survivors:
                 self._open.setdefault(header.producer_id, {})[record.key] = (record.offset, record.value)
             else:
                 self._put(record.key, record.offset, record.value)
+                for held in self._open.values():
+                    held.pop(record.key, None)
 
     def _end(self, producer_id: int, committed: bool) -> None:
         held = self._open.pop(producer_id, {})
@@ -67,10 +69,12 @@ class Survivors:
             self.records[key] = (offset, value)
 
     def held_back(self) -> Iterator[tuple[int, bytes, bytes]]:
+        """Producer id, key and value, in the order of the log."""
+        found = []
         for producer_id, held in self._open.items():
-            for key, (_, value) in held.items():
-                if value is not None:
-                    yield producer_id, key, value
+            found += [(offset, producer_id, key, value) for key, (offset, value) in held.items() if value is not None]
+        for _, producer_id, key, value in sorted(found):
+            yield producer_id, key, value
 
 
 class Turns:

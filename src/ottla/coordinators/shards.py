@@ -4,7 +4,8 @@
     ready     it is served
     failed    the log cannot be read or written, or is no longer here: NOT_COORDINATOR
 
-Shards are loaded one after the other, in slices that leave the event loop to others.
+Shards are loaded one after the other, in slices that leave the event loop to others. One whose log refuses what it
+wants to write is read back, but not again and again: it has to rest in between.
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ from ottla.replication.partition import Partition
 log = logging.getLogger(__name__)
 
 LOADING, READY, FAILED = "loading", "ready", "failed"
+REST_SECONDS = 1.0
 
 
 class Shard(ABC):
     """One of them. What it holds, and how it is restored, its coordinator says by a class of its own."""
 
-    __slots__ = ("index", "partition", "state")
+    __slots__ = ("index", "loaded_at", "partition", "state")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.index = partition.index
         self.state = LOADING
+        self.loaded_at: float | None = None  # on the event loop's clock
 
     @property
     def error(self) -> ErrorCode:
@@ -80,7 +83,7 @@ S = TypeVar("S", bound=Shard)
 class Shards(Generic[S]):
     """All of a topic. `make` makes the one of a partition."""
 
-    __slots__ = ("_by_index", "_host", "_loader", "_loading", "_make", "topic")
+    __slots__ = ("_by_index", "_host", "_loader", "_loading", "_make", "_resting", "topic")
 
     def __init__(self, host: Host, topic: InternalTopic, make: Callable[[Partition], S]) -> None:
         self.topic = topic
@@ -88,6 +91,7 @@ class Shards(Generic[S]):
         self._make = make
         self._by_index: dict[int, S] = {}
         self._loading: dict[S, None] = {}
+        self._resting: dict[S, asyncio.TimerHandle] = {}
         self._loader: asyncio.Task[None] | None = None
 
     def take_up(self) -> None:
@@ -108,7 +112,24 @@ class Shards(Generic[S]):
 
     def load(self, shard: S) -> None:
         """Have a shard read back from its log, after those that wait already."""
+        if shard.partition.offline is not None:
+            shard.state = FAILED
+            return
         shard.state = LOADING
+        loop = self._host.loop
+        wait = 0.0 if shard.loaded_at is None else shard.loaded_at + REST_SECONDS - loop.time()
+        if wait > 0:
+            if shard not in self._resting:
+                self._resting[shard] = loop.call_later(wait, self._rested, shard)
+        else:
+            self._enqueue(shard)
+
+    def _rested(self, shard: S) -> None:
+        del self._resting[shard]
+        if shard.state == LOADING:
+            self._enqueue(shard)
+
+    def _enqueue(self, shard: S) -> None:
         self._loading[shard] = None
         if self._loader is None:
             self._loader = self._host.loop.create_task(self._load_all())
@@ -119,6 +140,7 @@ class Shards(Generic[S]):
             del self._loading[shard]
             try:
                 await shard.load()
+                shard.loaded_at = self._host.loop.time()
             except Exception:
                 log.exception("%s-%d could not be loaded; this is a bug", self.topic.name, shard.index)
                 shard.unload(ErrorCode.NOT_COORDINATOR)
@@ -126,6 +148,8 @@ class Shards(Generic[S]):
 
     async def stop(self) -> None:
         await self.topic.stop()
+        for timer in self._resting.values():
+            timer.cancel()
         if self._loader is not None:
             self._loader.cancel()
             await asyncio.gather(self._loader, return_exceptions=True)
@@ -136,7 +160,7 @@ class Shards(Generic[S]):
 
     def ready(self) -> Iterator[S]:
         """Those that are served now."""
-        return (shard for shard in self._by_index.values() if shard.state == READY)
+        return (shard for shard in self._by_index.values() if not shard.error)
 
     def at(self, index: int) -> S | None:
         return self._by_index.get(index)

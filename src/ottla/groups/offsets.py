@@ -1,7 +1,8 @@
 """The offsets that a group has committed, whatever kind of group it is.
 
-Offsets committed in a transaction are held back, by producer, until its marker comes; asked for stable offsets only, a
-partition that has such is unstable (KIP-447).
+Offsets committed in a transaction are held back until its marker comes; asked for stable offsets only, a partition that
+has such is unstable (KIP-447). Whatever is written later for the same partition wins, whichever transaction ends first:
+so does a later commit, and a deletion.
 
 An offset expires when it is older than offsets.retention.minutes. What counts as its age, the group's kind says
 (KIP-211): see `Aging`.
@@ -32,7 +33,7 @@ class Offsets:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.by_topic: dict[str, dict[int, Committed]] = {}
-        self.held_back: dict[int, dict[tuple[str, int], Committed]] = {}  # by producer id
+        self.held_back: dict[tuple[str, int], dict[int, Committed]] = {}  # by producer id, in the order of writing
 
     def __bool__(self) -> bool:
         return bool(self.by_topic or self.held_back)
@@ -47,7 +48,7 @@ class Offsets:
         return None if partitions is None else partitions.get(partition)
 
     def is_unstable(self, topic: str, partition: int) -> bool:
-        return any((topic, partition) in held for held in self.held_back.values())
+        return (topic, partition) in self.held_back
 
     def put(self, topic: str, partition: int, committed: Committed) -> None:
         partitions = self.by_topic.get(topic)
@@ -57,41 +58,53 @@ class Offsets:
 
     def hold_back(self, producer_id: int, topic: str, partition: int, committed: Committed) -> Write:
         """Take an offset in that counts when the producer's transaction is committed; returns its record."""
-        self.held_back.setdefault(producer_id, {})[topic, partition] = committed
+        held = self.held_back.setdefault((topic, partition), {})
+        held.pop(producer_id, None)
+        held[producer_id] = committed
         return Write(offset_key(self.group_id, topic, partition), offset_value(committed))
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """The transaction's marker has come."""
-        held = self.held_back.pop(producer_id, {})
-        if commit:
-            for (topic, partition), committed in held.items():
-                self.put(topic, partition, committed)
+        for place in [place for place, held in self.held_back.items() if producer_id in held]:
+            held = self.held_back[place]
+            if commit:
+                self.put(*place, held[producer_id])
+                for older in list(held):
+                    del held[older]
+                    if older == producer_id:
+                        break
+            else:
+                del held[producer_id]
+            if not held:
+                del self.held_back[place]
 
     def commit(self, topic: str, partition: int, committed: Committed) -> Write:
-        """Take an offset in; returns its record. It wins over those that are held back, as it is the later one."""
+        """Take an offset in; returns its record."""
         self.put(topic, partition, committed)
-        for held in self.held_back.values():
-            held.pop((topic, partition), None)
+        self.held_back.pop((topic, partition), None)
         return Write(offset_key(self.group_id, topic, partition), offset_value(committed))
+
+    def topics(self) -> set[str]:
+        """Those with offsets, held back ones too."""
+        return self.by_topic.keys() | {topic for topic, _ in self.held_back}
 
     def drop(self, topic: str, partition: int) -> list[Write]:
         """Forget an offset; returns its tombstone, if there was one."""
-        partitions = self.by_topic.get(topic)
-        if partitions is None or partitions.pop(partition, None) is None:
+        partitions = self.by_topic.get(topic, {})
+        held = self.held_back.pop((topic, partition), None)
+        if partitions.pop(partition, None) is None and held is None:
             return []
         if not partitions:
-            del self.by_topic[topic]
+            self.by_topic.pop(topic, None)
         return [Write(offset_key(self.group_id, topic, partition), None)]
 
     def drop_topic(self, topic: str) -> list[Write]:
-        for held in self.held_back.values():
-            for key in [key for key in held if key[0] == topic]:
-                del held[key]
-        return [Write(offset_key(self.group_id, topic, partition), None) for partition in self.by_topic.pop(topic, ())]
+        held = [partition for name, partition in self.held_back if name == topic]
+        partitions = dict.fromkeys([*self.by_topic.get(topic, ()), *held])
+        return [write for partition in partitions for write in self.drop(topic, partition)]
 
     def drop_all(self) -> list[Write]:
-        self.held_back.clear()
-        return [write for topic in list(self.by_topic) for write in self.drop_topic(topic)]
+        return [write for topic in self.topics() for write in self.drop_topic(topic)]
 
     def expire(self, aging: Aging, now_ms: int, retention_ms: int) -> list[Write]:
         """Forget what is too old; returns the tombstones."""

@@ -19,7 +19,7 @@ from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.effects import Effect, Reply, Timer, Write
 from ottla.groups.group import Group
 from ottla.groups.kinds import RESTORERS
-from ottla.groups.records import OFFSET_KEYS, kind_of, read_offset_key, read_offset_value
+from ottla.groups.records import OFFSET_KEYS, Committed, kind_of, read_offset_key, read_offset_value
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.model import Message
 from ottla.replication.partition import Partition
@@ -32,12 +32,14 @@ log = logging.getLogger(__name__)
 
 
 class Shard(shards.Shard):
-    __slots__ = ("_coordinator", "groups", "journal")
+    __slots__ = ("_coordinator", "_ended", "_holding", "groups", "journal")
 
     def __init__(self, coordinator: Coordinator, partition: Partition) -> None:
         super().__init__(partition)
         self._coordinator = coordinator
         self.groups: dict[str, Group] = {}
+        self._holding: dict[int, set[str]] = {}  # groups with offsets in a producer's open transaction
+        self._ended: list[tuple[int, bool]] = []  # transactions that ended while the log was read
         host = coordinator.host
         self.journal: Journal[Reply] = Journal(
             host,
@@ -92,9 +94,18 @@ class Shard(shards.Shard):
         self.journal.flush()
         self.journal.append(list(writes), [reply], producer)
 
+    def hold_back(self, group: Group, producer_id: int, topic: str, index: int, committed: Committed) -> Write:
+        """An offset that counts when the producer's transaction is committed; returns its record."""
+        self._holding.setdefault(producer_id, set()).add(group.id)
+        return group.offsets.hold_back(producer_id, topic, index, committed)
+
     def end_transaction(self, producer_id: int, commit: bool) -> None:
-        for group in self.groups.values():
-            if group.offsets.held_back:
+        if self.state == shards.LOADING:
+            self._ended.append((producer_id, commit))
+            return
+        for group_id in self._holding.pop(producer_id, ()):
+            group = self.groups.get(group_id)
+            if group is not None:
                 group.offsets.end_transaction(producer_id, commit=commit)
 
     def _refused(self, answers: list[Reply], refusal: Refused) -> None:
@@ -107,6 +118,8 @@ class Shard(shards.Shard):
         """Forget all groups; who waits is told `code`."""
         self.state = shards.FAILED
         groups, self.groups = self.groups, {}
+        self._holding.clear()
+        self._ended.clear()
         _fail(self.journal.drop(), code)
         for group in groups.values():
             _answer(group.core.unloaded(code))
@@ -125,11 +138,11 @@ class Shard(shards.Shard):
             kind = kind_of(key)
             if kind in OFFSET_KEYS:
                 group_id, topic, index = read_offset_key(key)
-                offsets, committed = self.find_or_create(group_id).offsets, read_offset_value(value)
+                group, committed = self.find_or_create(group_id), read_offset_value(value)
                 if producer_id is None:
-                    offsets.put(topic, index, committed)
+                    group.offsets.put(topic, index, committed)
                 else:
-                    offsets.held_back.setdefault(producer_id, {})[topic, index] = committed
+                    self.hold_back(group, producer_id, topic, index, committed)
             elif kind in RESTORERS:
                 RESTORERS[kind](self, key, value)
         except (ProtocolError, ValueError, LookupError) as error:
@@ -137,11 +150,14 @@ class Shard(shards.Shard):
 
     def begin(self) -> None:
         """Serve the groups that have been loaded."""
+        for producer_id, commit in self._ended:
+            self.end_transaction(producer_id, commit)
+        self._ended.clear()
         now = self._coordinator.now()
         topics = self._coordinator.host.image.topics
         for group in list(self.groups.values()):
             self.carry_out(group, group.core.loaded(now))
-            for topic in [topic for topic in group.offsets.by_topic if topic not in topics]:
+            for topic in group.offsets.topics() - topics.keys():
                 self.carry_out(group, group.offsets.drop_topic(topic))  # deleted when nobody looked
 
 

@@ -314,7 +314,8 @@ class Partition:
         if attributes & CONTROL:
             raise Refused(ErrorCode.INVALID_RECORD, "clients may not write control records")
         if attributes & TRANSACTIONAL and not in_transaction:
-            raise Refused(ErrorCode.INVALID_TXN_STATE, "the producer has no transaction on this partition")
+            message = "a batch of a transaction, and the request has no transactional id"
+            raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
         if attributes & TIMESTAMP_TYPE and self.config.message_timestamp_type == "CreateTime":
             raise Refused(ErrorCode.INVALID_TIMESTAMP, "a producer may not claim LogAppendTime")
         codec = attributes & CODEC_MASK

@@ -41,6 +41,14 @@ OVER = (
 )
 
 
+# what producers are told when a record is refused; the rest is COORDINATOR_NOT_AVAILABLE, and they try again
+TOLD = {
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,  # of very many partitions
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
 class Due(NamedTuple):
     """What follows when records are committed."""
 
@@ -61,7 +69,7 @@ class Shard(shards.Shard):
             host,
             partition,
             answer=self._committed,
-            late=partial(_fail, code=ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            late=partial(_fail, code=ErrorCode.COORDINATOR_NOT_AVAILABLE),  # markers follow even so
             refused=self._refused,
             codec=lambda: NONE,
             timeout_ms=lambda: host.config.offsets_commit_timeout_ms,
@@ -155,8 +163,8 @@ class Shard(shards.Shard):
 
     def _refused(self, due: list[Due], refusal: Refused) -> None:
         log.warning("%s-%d: transactions cannot be written: %s", TRANSACTION_STATE, self.index, refusal.message)
-        _fail(due, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.unload(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        _fail(due, TOLD.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         self._coordinator.shards.load(self)
 
     def unload(self, code: ErrorCode) -> None:
@@ -188,5 +196,8 @@ def _answer(answers: Iterable[Answer]) -> None:
 
 
 def _fail(due: list[Due], code: ErrorCode) -> None:
+    """Answer all with an error. They are not answered again."""
     for one in due:
-        _answer(Answer(answer.to, code) for answer in one.answers)
+        answers = one.answers.copy()
+        one.answers.clear()
+        _answer(Answer(answer.to, code) for answer in answers)

@@ -52,5 +52,4 @@ AT_REST = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
 IN_LOG = {int(state): state for state in State} | {7: PREPARE_ABORT}
 
 
-def named(title: str) -> State | None:
-    return next((state for state in State if state.title == title), None)
+TITLES = frozenset(state.title for state in State) | {"PrepareEpochFence"}

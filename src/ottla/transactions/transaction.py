@@ -182,7 +182,7 @@ class Transaction:
         self, to: Any, producer_id: int, epoch: int, *, commit: bool, version: int, fresh_id: int | None, now_ms: int
     ) -> list[Effect]:
         """EndTxn, by a client of that version of transactions."""
-        again = self._is_again(producer_id, epoch)
+        again = version >= BUMPS_EPOCH and self._is_again(producer_id, epoch)
         if producer_id != self.producer_id and not again:
             return [Answer(to, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
         if epoch != self.epoch and not again:
@@ -190,8 +190,7 @@ class Transaction:
         if self.state is ONGOING:
             return self._end(to, commit, version, fresh_id, now_ms)
         if self.state in BEING_ENDED:
-            same = commit == (self.state is PREPARE_COMMIT)
-            return [Answer(to, ErrorCode.CONCURRENT_TRANSACTIONS if same else ErrorCode.INVALID_TXN_STATE)]
+            return [Answer(to, ErrorCode.CONCURRENT_TRANSACTIONS)]  # it may even be the end of the next one
         if self.state is (COMPLETE_COMMIT if commit else COMPLETE_ABORT) and (again or version < BUMPS_EPOCH):
             return [Answer(to, ErrorCode.NONE, self.producer_id, self.epoch)]
         if commit or again or version < BUMPS_EPOCH:

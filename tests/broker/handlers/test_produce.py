@@ -380,7 +380,7 @@ def test_bytes_that_the_crc_does_not_fit_are_corrupt(wire, at):
         ({"attributes": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         ({"attributes": 7}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         ({"attributes": 8}, ErrorCode.INVALID_TIMESTAMP),
-        ({"attributes": 16}, ErrorCode.INVALID_TXN_STATE),
+        ({"attributes": 16}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         ({"attributes": 32}, ErrorCode.INVALID_RECORD),
         ({"attributes": 48}, ErrorCode.INVALID_RECORD),
     ],

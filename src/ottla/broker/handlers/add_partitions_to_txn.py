@@ -4,8 +4,9 @@ Partitions that a transaction is about to write to; the first begins it. All of 
 
 - v0-3 come from producers (version 1 of transactions), with one transaction. v2+ tell a fenced producer
   PRODUCER_FENCED, before that INVALID_PRODUCER_EPOCH. v4: many transactions, some only to be verified (KIP-890);
-  brokers ask so. v5 tells TRANSACTION_ABORTABLE of a partition that is not in it, before that INVALID_TXN_STATE.
-- Where a partition does not exist it gets UNKNOWN_TOPIC_OR_PARTITION, and the others OPERATION_NOT_ATTEMPTED.
+  brokers ask so, and are told TRANSACTION_ABORTABLE of a partition that is not in it.
+- Where a partition does not exist it gets UNKNOWN_TOPIC_OR_PARTITION, and the others OPERATION_NOT_ATTEMPTED. Producers
+  do not add partitions of internal topics: TOPIC_AUTHORIZATION_FAILED.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import Deferred, Request, handles
+from ottla.controller.names import is_internal
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
 from ottla.transactions.transaction import Answer, TopicPartition
@@ -21,7 +23,7 @@ from ottla.transactions.transaction import Answer, TopicPartition
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-FENCED, BATCHED, ABORTABLE = 2, 4, 5  # versions that brought them
+FENCED, BATCHED = 2, 4  # versions that brought them
 
 Body = messages.AddPartitionsToTxnRequest
 Response = messages.AddPartitionsToTxnResponse
@@ -71,10 +73,14 @@ def _add(broker: Broker, asked: Body.Transaction, version: int, then: Callable[[
     if not asked.transactional_id:
         then(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
         return
-    unknown = [one for one in partitions if broker.partition(*one) is None]
-    if unknown:
-        codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        then(codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    wrong: Codes = {}
+    for one in partitions:
+        if version < BATCHED and is_internal(one[0]):
+            wrong[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif broker.partition(*one) is None:
+            wrong[one] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if wrong:
+        then(dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong)
         return
     if asked.verify_only:
         then(
@@ -94,8 +100,6 @@ def _add(broker: Broker, asked: Body.Transaction, version: int, then: Callable[[
 def _told(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED and version < FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE:
-        return ErrorCode.INVALID_TXN_STATE
     return code
 
 

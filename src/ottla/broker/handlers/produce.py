@@ -113,8 +113,8 @@ def _append_all(
                 answers.append(Produced(index, ErrorCode.INVALID_RECORD, message="no records"))
             else:
                 partition = partitions[index]
-                if verdicts and (topic, index) in verdicts:
-                    answers.append(_not_in_transaction(index, verdicts[topic, index]))
+                if verdicts is not None and (topic, index) in verdicts.refused:
+                    answers.append(_not_in_transaction(index, verdicts.refused[topic, index]))
                     continue
                 try:
                     offset, append_time = partition.append(
@@ -179,12 +179,10 @@ async def _append_each(
             results.append((topic, []))
         answers = results[at][1]
         for index, records in batches[len(answers) :]:
-            if verdicts and (topic, index) in verdicts:
-                answers.append(_not_in_transaction(index, verdicts[topic, index]))
+            if verdicts is not None and (topic, index) in verdicts.refused:
+                answers.append(_not_in_transaction(index, verdicts.refused[topic, index]))
                 continue
-            answers.append(
-                await _append_aside(broker, topic, index, records, acks, now_ms, version, verdicts is not None)
-            )
+            answers.append(await _append_aside(broker, topic, index, records, acks, now_ms, version, verdicts))
     if acks == 0:
         answer_nothing(results)
         return None
@@ -202,7 +200,7 @@ async def _append_aside(
     acks: int,
     now_ms: int,
     version: int,
-    in_transaction: bool,
+    verdicts: Verdicts | None,
 ) -> Produced:
     prepared = False
     while True:
@@ -214,6 +212,8 @@ async def _append_aside(
             return Produced(index, ErrorCode.INVALID_RECORD, message="no records")
         partition = partitions[index]
         batch = memoryview(records)
+        if verdicts is not None and (code := verdicts.later(partition, batch)):
+            return _not_in_transaction(index, code)
         try:
             offset, append_time = partition.append(
                 batch,
@@ -221,7 +221,7 @@ async def _append_aside(
                 all_replicas=acks == -1,
                 zstd=version >= ZSTD,
                 prepared=prepared,
-                in_transaction=in_transaction,
+                in_transaction=verdicts is not None,
             )
         except NotLookedThrough:
             pass

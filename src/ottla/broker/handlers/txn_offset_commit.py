@@ -5,7 +5,7 @@ when its marker says commit. A commit of the group that comes later wins over th
 
 - v2 leader epochs; v3 generation, member and instance id, so that a member that was replaced cannot commit (KIP-447).
 - v5: version 2 of transactions (KIP-890): the group's partition is added to the transaction. Before that it must be in
-  it already (AddOffsetsToTxn), else INVALID_TXN_STATE.
+  it already (AddOffsetsToTxn), else TRANSACTION_ABORTABLE in v4, and INVALID_TXN_STATE before.
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ from ottla.groups.effects import Reply, Write
 from ottla.groups.records import Committed
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
+from ottla.storage.producers import InvalidProducerEpoch
 from ottla.transactions.transaction import Answer
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.groups.shard import Shard
 
-VERSION_2 = 5
+LOADING, ABORTABLE, VERSION_2 = 2, 4, 5  # versions that brought them
 AS_OFFSET_COMMIT = 8  # whose rules for members hold: that of KIP-447's time
 
 Body = messages.TxnOffsetCommitRequest
 Response = messages.TxnOffsetCommitResponse
+_TRY_AGAIN = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_COORDINATOR,  # of transactions: who asks is right here
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
 Wanted = list[tuple[str, Body.Partition, Response.Partition]]
 
 
@@ -38,9 +43,12 @@ def txn_offset_commit(broker: Broker, request: Request, body: Body) -> Response 
     shard = broker.groups.shards.of(body.group_id)
     if not body.transactional_id:
         return _refuse(response, wanted, ErrorCode.INVALID_REQUEST)
+    if not body.group_id:
+        return _refuse(response, wanted, ErrorCode.INVALID_GROUP_ID)
     if isinstance(shard, ErrorCode):
         broker.groups.topic.begin()
-        return _refuse(response, wanted, shard)
+        old = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < LOADING
+        return _refuse(response, wanted, ErrorCode.COORDINATOR_NOT_AVAILABLE if old else shard)
     if not wanted:
         return response
     deferred = Deferred(request)
@@ -50,7 +58,7 @@ def txn_offset_commit(broker: Broker, request: Request, body: Body) -> Response 
         if answer.code:
             deferred(_refuse(response, wanted, _told(answer.code, request.version)))
         else:
-            _commit(broker, shard, body, response, wanted, deferred)
+            _commit(broker, body, response, wanted, deferred)
 
     if request.version >= VERSION_2:
         broker.transactions.add(body.transactional_id, producer, [place], answered)
@@ -78,7 +86,16 @@ def _look_up(broker: Broker, body: Body) -> tuple[Response, Wanted]:
     return Response(topics=topics), wanted
 
 
-def _commit(broker: Broker, shard: Shard, body: Body, response: Response, wanted: Wanted, deferred: Deferred) -> None:
+def _commit(broker: Broker, body: Body, response: Response, wanted: Wanted, deferred: Deferred) -> None:
+    shard = broker.groups.shards.of(body.group_id)  # again: the coordinator of transactions may have taken its time
+    if isinstance(shard, ErrorCode):
+        deferred(_refuse(response, wanted, shard))
+        return
+    try:
+        shard.partition.log.producers.check_epoch(body.producer_id, body.producer_epoch)
+    except InvalidProducerEpoch:
+        deferred(_refuse(response, wanted, ErrorCode.INVALID_PRODUCER_EPOCH))
+        return
     if body.group_id not in shard.groups and body.generation_id >= 0:
         deferred(_refuse(response, wanted, ErrorCode.ILLEGAL_GENERATION))
         return
@@ -102,18 +119,18 @@ def _commit(broker: Broker, shard: Shard, body: Body, response: Response, wanted
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         committed = Committed(one.committed_offset, one.committed_leader_epoch, metadata, now_ms)
-        writes.append(group.offsets.hold_back(body.producer_id, topic, one.partition_index, committed))
+        writes.append(shard.hold_back(group, body.producer_id, topic, one.partition_index, committed))
     shard.carry_out(group, effects)
     shard.write_in_transaction(writes, Reply(deferred, response), (body.producer_id, body.producer_epoch))
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < VERSION_2:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR):
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # which every client tries again
+    if code in _TRY_AGAIN:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version >= LOADING else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code
 
 
