@@ -10,14 +10,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.config.definitions import INT, Configuration, at_least, canonical, setting
+from ottla.config.definitions import CLUSTER_WIDE, INT, LIST, STRING, Configuration, Legal, at_least, canonical, setting
 from ottla.config.errors import ConfigError, UnknownKey, nearest
 from ottla.config.log_defaults import LogDefaults
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
-NO_NEW_GROUPS = "groups of the new protocol are not there yet"
+ASSIGNOR_CLASSES = {  # as Kafka spells them in full
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+ASSIGNORS = ("uniform", "range")
+SERVED_ASSIGNORS = Legal(
+    "uniform, range, or both",
+    lambda value: bool(value) and all(ASSIGNOR_CLASSES.get(one, one) in ASSIGNORS for one in value),
+)
+POLICY = Legal(
+    "one of bidirectional, upgrade, downgrade, disabled",
+    lambda value: value.lower() in ("bidirectional", "upgrade", "downgrade", "disabled"),
+)
+PROTOCOLS = Legal(
+    "classic, and any of consumer, share, streams",
+    lambda value: "classic" in value and set(value) <= {"classic", "consumer", "share", "streams"},
+)
 
 
 class GroupDefaults(LogDefaults):
@@ -29,7 +45,6 @@ class GroupDefaults(LogDefaults):
         45_000,
         at_least(1),
         "Default of a group's consumer.session.timeout.ms.",
-        no_effect=NO_NEW_GROUPS,
     )
     group_consumer_min_session_timeout_ms: int = setting(
         "group.consumer.min.session.timeout.ms",
@@ -51,7 +66,6 @@ class GroupDefaults(LogDefaults):
         5000,
         at_least(1),
         "Default of a group's consumer.heartbeat.interval.ms.",
-        no_effect=NO_NEW_GROUPS,
     )
     group_consumer_min_heartbeat_interval_ms: int = setting(
         "group.consumer.min.heartbeat.interval.ms",
@@ -67,6 +81,58 @@ class GroupDefaults(LogDefaults):
         at_least(1),
         "Largest consumer.heartbeat.interval.ms that a group may set.",
     )
+    group_consumer_assignment_interval_ms: int = setting(
+        "group.consumer.assignment.interval.ms",
+        INT,
+        1000,
+        at_least(0),
+        "Default of a group's consumer.assignment.interval.ms.",
+        dynamic=CLUSTER_WIDE,
+    )
+    group_consumer_min_assignment_interval_ms: int = setting(
+        "group.consumer.min.assignment.interval.ms",
+        INT,
+        0,
+        at_least(0),
+        "Least consumer.assignment.interval.ms that a group may set.",
+    )
+    group_consumer_max_assignment_interval_ms: int = setting(
+        "group.consumer.max.assignment.interval.ms",
+        INT,
+        15_000,
+        at_least(0),
+        "Largest consumer.assignment.interval.ms that a group may set.",
+    )
+    group_consumer_assignors: list[str] = setting(
+        "group.consumer.assignors",
+        LIST,
+        list(ASSIGNORS),
+        SERVED_ASSIGNORS,
+        "Assignors that members may ask for; the first is that of groups whose members ask for none.",
+    )
+    group_consumer_max_size: int = setting(
+        "group.consumer.max.size", INT, 2_147_483_647, at_least(1), "Most members of one consumer group."
+    )
+    group_consumer_migration_policy: str = setting(
+        "group.consumer.migration.policy",
+        STRING,
+        "bidirectional",
+        POLICY,
+        "Which groups move to the other protocol while they work: classic ones that a member of the new protocol joins "
+        "(upgrade), those that the last such member has left (downgrade), both or none.",
+    )
+    group_coordinator_rebalance_protocols: list[str] = setting(
+        "group.coordinator.rebalance.protocols",
+        LIST,
+        ["classic", "consumer"],
+        PROTOCOLS,
+        "Protocols that groups may use; those of share and Streams groups have no effect.",
+    )
+
+
+def assignor_names(broker: BrokerConfig) -> tuple[str, ...]:
+    """The assignors that are served, by their short names."""
+    return tuple(ASSIGNOR_CLASSES.get(name, name) for name in broker.group_consumer_assignors)
 
 
 class GroupConfig(Configuration):
@@ -79,7 +145,6 @@ class GroupConfig(Configuration):
         at_least(1),
         "Silence after which a member is taken for dead.",
         synonyms=(("group.consumer.session.timeout.ms", 1),),
-        no_effect=NO_NEW_GROUPS,
     )
     consumer_heartbeat_interval_ms: int = setting(
         "consumer.heartbeat.interval.ms",
@@ -88,7 +153,14 @@ class GroupConfig(Configuration):
         at_least(1),
         "How often members are told to report.",
         synonyms=(("group.consumer.heartbeat.interval.ms", 1),),
-        no_effect=NO_NEW_GROUPS,
+    )
+    consumer_assignment_interval_ms: int = setting(
+        "consumer.assignment.interval.ms",
+        INT,
+        1000,
+        at_least(0),
+        "How long a target of the group stands at least, before another is worked out.",
+        synonyms=(("group.consumer.assignment.interval.ms", 1),),
     )
 
     @classmethod
@@ -112,6 +184,8 @@ class GroupConfig(Configuration):
 def _bounds(key: str, broker: BrokerConfig) -> tuple[int, int]:
     if key == "consumer.session.timeout.ms":
         return broker.group_consumer_min_session_timeout_ms, broker.group_consumer_max_session_timeout_ms
+    if key == "consumer.assignment.interval.ms":
+        return broker.group_consumer_min_assignment_interval_ms, broker.group_consumer_max_assignment_interval_ms
     return broker.group_consumer_min_heartbeat_interval_ms, broker.group_consumer_max_heartbeat_interval_ms
 
 

@@ -35,7 +35,10 @@ BY_REASON = {
         offsets.load.buffer.size offsets.commit.required.acks""",
     "one event loop serves all groups, and what they write in one turn of it is written together": """
         group.coordinator.threads group.coordinator.append.linger.ms group.coordinator.append.max.buffer.size
-        group.coordinator.cached.buffer.max.bytes""",
+        group.coordinator.cached.buffer.max.bytes group.coordinator.background.threads
+        group.consumer.assignor.offload.enable""",
+    "patterns of consumers are matched anew whenever topics come or go": """
+        group.consumer.regex.refresh.interval.ms""",
     "transactions are always verified, and their coordinator is asked without a request": """
         transaction.partition.verification.enable add.partitions.to.txn.retry.backoff.ms
         add.partitions.to.txn.retry.backoff.max.ms""",
@@ -71,8 +74,6 @@ BY_PREFIX = {
     "metadata.": "there is no KRaft quorum",
     "remote.": "tiered storage is left out",
     "log.local.": "tiered storage is left out",
-    "group.consumer.": "the consumer protocol of KIP-848 is not there yet",
-    "group.coordinator.": "the consumer protocol of KIP-848 is not there yet",
     "group.share.": "share groups are not there yet",
     "share.": "share groups are not there yet",
     "group.streams.": "there are no Streams groups; streams run on Spark",

@@ -39,7 +39,7 @@ GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
 
 SUPPORTED: dict[str, Feature] = {
-    GROUP_VERSION: Feature(0, 0),
+    GROUP_VERSION: Feature(1, 1),
     TRANSACTION_VERSION: Feature(2, 2),
 }
 

@@ -6,6 +6,8 @@ The effects of one event are carried out together, and in order:
 - `Reply`: an answer to a request, or to one that has been waiting. Where the list has records, the answers go out when
   these are committed. If they cannot be written, the answers are turned into errors and the whole partition is loaded
   anew from its log: so a core changes its state at once and never has to take anything back.
+- `Become`: the group goes on as another kind. What follows in the list is that kind's; the one before has put its own
+  timers off.
 - `Timer`: the core's `timer(name, now)` is called at that time; setting the same name again moves it, None ends it.
 
 Times are milliseconds of a clock that never goes back. Time of day is given apart, where a record needs it.
@@ -36,4 +38,8 @@ class Timer(NamedTuple):
     at: int | None
 
 
-Effect: TypeAlias = Reply | Write | Timer
+class Become(NamedTuple):
+    core: Any
+
+
+Effect: TypeAlias = Reply | Write | Timer | Become

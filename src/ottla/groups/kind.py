@@ -9,7 +9,7 @@ A group that nobody joined, which only has offsets, is an empty classic group.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Protocol
 
 from ottla.groups.effects import Effect, Reply, Write
@@ -37,8 +37,12 @@ class Core(Protocol):
         *,
         version: int,
         transactional: bool = False,
+        partitions: Iterable[tuple[str, int]] = (),
     ) -> ErrorCode | list[Effect]:
-        """Whether a member with this generation or epoch may commit; `version` is that of OffsetCommit."""
+        """Whether a member with this generation or epoch may commit; `version` is that of OffsetCommit.
+
+        `partitions`: topics and indexes that it commits, which matter where its epoch is an older one (KIP-1251).
+        """
 
     def fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Whether a member with this epoch may ask for offsets (KIP-848: OffsetFetch 9+)."""

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.groups.classic import stored
+from ottla.groups.consumer import records as consumer
+from ottla.groups.consumer import stored as consumer_stored
 from ottla.groups.records import GROUP_KEY
 
 if TYPE_CHECKING:
@@ -17,4 +19,16 @@ if TYPE_CHECKING:
 
 RESTORERS: dict[int, Callable[[Shard, bytes, bytes], None]] = {
     GROUP_KEY: stored.restore,
+    **dict.fromkeys(
+        (
+            consumer.GROUP,
+            consumer.TOPICS,
+            consumer.MEMBER,
+            consumer.TARGET,
+            consumer.MEMBER_TARGET,
+            consumer.MEMBER_STATE,
+            consumer.PATTERN,
+        ),
+        consumer_stored.restore,
+    ),
 }

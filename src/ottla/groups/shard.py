@@ -16,7 +16,8 @@ from ottla.coordinators import shards
 from ottla.coordinators.journal import Journal
 from ottla.coordinators.loading import Survivors, Turns
 from ottla.groups.classic.group import ClassicGroup
-from ottla.groups.effects import Effect, Reply, Timer, Write
+from ottla.groups.consumer.surroundings import Surroundings
+from ottla.groups.effects import Become, Effect, Reply, Timer, Write
 from ottla.groups.group import Group
 from ottla.groups.kinds import RESTORERS
 from ottla.groups.records import OFFSET_KEYS, Committed, kind_of, read_offset_key, read_offset_value
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Shard(shards.Shard):
-    __slots__ = ("_coordinator", "_ended", "_holding", "groups", "journal")
+    __slots__ = ("_coordinator", "_ended", "_holding", "groups", "journal", "world")
 
     def __init__(self, coordinator: Coordinator, partition: Partition) -> None:
         super().__init__(partition)
@@ -50,6 +51,7 @@ class Shard(shards.Shard):
             codec=lambda: host.config.offsets_topic_compression_codec,
             timeout_ms=lambda: host.config.offsets_commit_timeout_ms,
         )
+        self.world = Surroundings(host, self)
 
     @property
     def largest_record(self) -> int:
@@ -82,6 +84,8 @@ class Shard(shards.Shard):
                 self._coordinator.set_timer(group, effect)
             elif isinstance(effect, Write):
                 writes.append(effect)
+            elif isinstance(effect, Become):
+                group.core = effect.core
             else:
                 replies.append(effect)
         if writes:

@@ -154,7 +154,11 @@ def test_what_two_resources_of_a_request_would_make_together_is_judged(served, w
 def test_a_groups_settings_are_kept_and_shown_before_the_group_exists(served, wire):
     name = "orders/..%2F é"  # a group may have any name
     key = "consumer.session.timeout.ms"
-    assert rows(wire, GROUP, name) == {key: ("45000", 5), "consumer.heartbeat.interval.ms": ("5000", 5)}
+    assert rows(wire, GROUP, name) == {
+        key: ("45000", 5),
+        "consumer.heartbeat.interval.ms": ("5000", 5),
+        "consumer.assignment.interval.ms": ("1000", 5),
+    }
     assert alter(wire, GROUP, name, (SET, key, "50000")) == (0, None)
     wire = served.restart().wire()
     (row,) = describe(wire, GROUP, name, key, include_synonyms=True).configs

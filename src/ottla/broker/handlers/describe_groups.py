@@ -40,13 +40,13 @@ def _describe(broker: Broker, group_id: str, version: int) -> Response.Group:
     if isinstance(group, ErrorCode):
         return Response.Group(group_id=group_id, error_code=group)
     if group is None or not isinstance(group.core, ClassicGroup):
-        what = "not found" if group is None else "not a classic group"
+        what = "not found" if group is None else "is not a classic group"
         unknown = version >= NOT_FOUND
         return Response.Group(
             group_id=group_id,
             group_state=DEAD.value,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND if unknown else ErrorCode.NONE,
-            error_message=f"group {group_id} is {what}" if unknown else None,
+            error_message=f"Group {group_id} {what}." if unknown else None,
         )
     core = group.core
     is_stable = core.state is STABLE

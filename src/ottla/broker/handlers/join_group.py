@@ -22,6 +22,8 @@ from uuid import uuid4
 
 from ottla.broker.dispatch import Deferred, Request, handles
 from ottla.groups.classic.group import ClassicGroup, Client, join_error
+from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.effects import Become
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
 
@@ -40,7 +42,11 @@ def join_group(
     if isinstance(group, ErrorCode):
         return join_error(group, body.member_id, request.version)
     core = group.core
-    if not isinstance(core, ClassicGroup):
+    if isinstance(core, ConsumerGroup) and not core.members:
+        # An empty group is what the next member takes it for.
+        old, core = core, group.shard.new_core(group.id)
+        broker.groups.carry_out(group, [*old.tombstones(), Become(core)])
+    if not isinstance(core, ClassicGroup | ConsumerGroup):
         return join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, body.member_id, request.version)
     if body.reason:
         log.info("group %s: %s joins: %s", body.group_id, body.member_id or request.client_id, body.reason)

@@ -9,6 +9,8 @@ A group's positions are stored, each with a text of the client's. The reply goes
     metadata over offset.metadata.max.bytes                 OFFSET_METADATA_TOO_LARGE
     a generation, and there is no such group                ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND (v9+)
     another generation, not a member, an assignment is due  ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS
+    another epoch than the member's (v9+)                   STALE_MEMBER_EPOCH; an older one may commit what the member
+                                                            has had since (KIP-1251)
     without membership (generation -1)                      taken if the group has no members, else UNKNOWN_MEMBER_ID
 
 Each partition has its own result; what concerns the group is told for all partitions.
@@ -62,6 +64,7 @@ def offset_commit(broker: Broker, request: Request, body: Body) -> Response | De
         body.generation_id_or_member_epoch,
         broker.groups.now(),
         version=request.version,
+        partitions=((name, one.partition_index) for name, one, _ in wanted),
     )
     if isinstance(effects, ErrorCode):
         return _refuse(response, wanted, effects)

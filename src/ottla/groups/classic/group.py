@@ -18,7 +18,7 @@ Timers: ("session", member id), ("pending", member id), "join" (the end of joini
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ottla.groups.classic.members import CONSUMER, Member, Members
@@ -127,6 +127,36 @@ class ClassicGroup:
         self.state = STABLE if self.members else EMPTY
         self._learn_subscribed()
 
+    # -- moves from and to the consumer protocol: ../consumer/migration.py
+
+    def adopt(self, generation: int, members: Iterable[Member], now: int, *, rebalances: bool) -> list[Effect]:
+        """Go on with the members of a consumer group, and what they have."""
+        for member in members:
+            self.members.add(member)
+        self.generation, self._protocol_type = generation, CONSUMER
+        self.protocol = self.members.choose_protocol()
+        self.state, self.state_since = STABLE, self._wall()
+        self._learn_subscribed()
+        out: list[Effect] = [self._record()]
+        for member in self.members:
+            self._hear(out, member, now)
+        if rebalances:
+            self._rebalance(out, now)
+        return out
+
+    def dissolved(self) -> list[Effect]:
+        """What leaves nobody waiting, when another kind of group takes the place of this one. Changes nothing."""
+        out: list[Effect] = [Timer("join", None), Timer("sync", None)]
+        out += [Timer(("pending", member_id), None) for member_id in self.members.pending]
+        for member in self.members:
+            out.append(Timer(("session", member.id), None))
+            code = ErrorCode.REBALANCE_IN_PROGRESS
+            if member.joining is not None:
+                out.append(Reply(member.joining, JoinResponse(error_code=code, member_id=member.id)))
+            if member.syncing is not None:
+                out.append(Reply(member.syncing, SyncResponse(error_code=code)))
+        return out
+
     # -- JoinGroup -----------------------------------------------------------------------------------------------
 
     def join(
@@ -208,7 +238,7 @@ class ClassicGroup:
             client_id=client.id,
             client_host=client.host,
             session_timeout_ms=body.session_timeout_ms,
-            rebalance_timeout_ms=_rebalance_timeout(body, client.version),
+            rebalance_timeout_ms=rebalance_timeout(body, client.version),
             protocols=protocols,
             is_new=True,
         )
@@ -284,7 +314,7 @@ class ClassicGroup:
     ) -> None:
         self.members.tell(member, protocols)
         member.session_timeout_ms = body.session_timeout_ms
-        member.rebalance_timeout_ms = _rebalance_timeout(body, version)
+        member.rebalance_timeout_ms = rebalance_timeout(body, version)
 
     def _let_wait(self, out: list[Effect], member: Member, to: Any) -> None:
         """Park a join. While it waits, its member is alive; a request of the same member that waited is told so."""
@@ -585,6 +615,7 @@ class ClassicGroup:
         *,
         version: int,
         transactional: bool = False,
+        partitions: Iterable[tuple[str, int]] = (),
     ) -> ErrorCode | list[Effect]:
         if self.state is DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -681,5 +712,5 @@ def join_error(code: ErrorCode, member_id: str, version: int) -> messages.JoinGr
     return JoinResponse(error_code=code, member_id=member_id, protocol_name=name)
 
 
-def _rebalance_timeout(body: messages.JoinGroupRequest, version: int) -> int:
+def rebalance_timeout(body: messages.JoinGroupRequest, version: int) -> int:
     return body.rebalance_timeout_ms if version >= 1 else body.session_timeout_ms
