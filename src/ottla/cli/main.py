@@ -45,6 +45,7 @@ COMMANDS = {
     "server-start": "Run a broker, in the background if wanted.",
     "server-stop": "Stop the brokers of this user.",
     "topics": "List, describe, create, alter and delete topics.",
+    "transactions": "Show transactions, and end those that hang.",
     "up": "Run the platform on this machine, with its embedded defaults.",
     "verifiable-consumer": "Consume in a group, and tell all that happens as JSON.",
     "verifiable-producer": "Produce numbers, and tell each one's fate as JSON.",

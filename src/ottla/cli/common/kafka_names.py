@@ -31,6 +31,7 @@ SCRIPTS = {
     "kafka-server-start": "server-start",
     "kafka-server-stop": "server-stop",
     "kafka-topics": "topics",
+    "kafka-transactions": "transactions",
     "kafka-verifiable-consumer": "verifiable-consumer",
     "kafka-verifiable-producer": "verifiable-producer",
 }
@@ -71,6 +72,7 @@ CLASSES = {
     "org.apache.kafka.tools.ProducerPerformance": "producer-perf-test",
     "org.apache.kafka.tools.ReplicaVerificationTool": "replica-verification",
     "org.apache.kafka.tools.TopicCommand": "topics",
+    "org.apache.kafka.tools.TransactionsCommand": "transactions",
     "org.apache.kafka.tools.VerifiableConsumer": "verifiable-consumer",
     "org.apache.kafka.tools.VerifiableProducer": "verifiable-producer",
     "org.apache.kafka.tools.consumer.ConsoleConsumer": "console-consumer",
