@@ -34,7 +34,7 @@ async def serve(config: BrokerConfig, stop: StopSignal) -> int:
         where = ", ".join(str(one) for one in config.endpoints)
         what = f"cannot open {error.filename}" if error.filename else f"cannot listen on {where}"
         raise StartError(f"{what}: {os.strerror(error.errno) if error.errno else error}") from error
-    gc.collect()
+    gc.collect(1)  # the young alone: among the others is next to no garbage, and many to walk
     gc.freeze()  # what is there now stays; later collections need not walk it
     where = ", ".join(address(listener.host or "0.0.0.0", listener.port) for listener in broker.listeners)
     print(f"ottla broker {config.node_id} ready on {where}", flush=True)

@@ -7,6 +7,9 @@ number has no absolute value of its own and counts as 0.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
+
+REMEMBERED = 10_000  # ids; the same few ask again and again
 
 
 def java_hash(text: str) -> int:
@@ -21,6 +24,7 @@ def java_hash(text: str) -> int:
     return result - (1 << 32) if result >> 31 else result
 
 
+@lru_cache(REMEMBERED)
 def partition_of(group_id: str, count: int) -> int:
     number = java_hash(group_id)
     return 0 if number == -(1 << 31) else abs(number) % count

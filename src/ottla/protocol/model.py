@@ -3,13 +3,17 @@
 A class has one slot per field of any version, a keyword-only constructor with the schema's defaults, equality by value
 and a repr that leaves out what has its default. Nested structs are attributes of the message's class, by the name the
 table gives them: `MetadataResponse.Topic`. `SCHEMA` is the message's schema, `STRUCT` the struct of this very class.
+
+Constructor and equality are compiled when they are first called: a broker that starts has a hundred classes by name and
+makes objects of a few.
 """
 
 from ottla.protocol.schema import Field, Schema, Struct, schema_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import ClassVar
+    from collections.abc import Callable
+    from typing import Any, ClassVar
 
 
 class _Unset:
@@ -66,6 +70,37 @@ def default_expression(field: Field) -> str:
 
 
 def _make(schema: Schema, struct: Struct, qualname: str, names: dict[str, object]) -> type[Message]:
+    def complete() -> "dict[str, Callable[..., Any]]":
+        methods = _compile(struct, qualname, names)
+        for method in methods.items():
+            setattr(cls, *method)
+        return methods
+
+    def first_init(self: Message, **values: object) -> None:
+        complete()["__init__"](self, **values)
+
+    def first_equal(self: Message, other: object) -> object:
+        return complete()["__eq__"](self, other)
+
+    cls = type(
+        qualname.rpartition(".")[2],
+        (Message,),
+        {
+            "__slots__": tuple(field.name for field in struct.fields),
+            "__init__": first_init,
+            "__eq__": first_equal,
+            "__hash__": None,
+            "__module__": "ottla.protocol.messages",
+            "__qualname__": qualname,
+            "SCHEMA": schema,
+            "STRUCT": struct,
+        },
+    )
+    return cls
+
+
+def _compile(struct: Struct, qualname: str, names: dict[str, object]) -> "dict[str, Callable[..., Any]]":
+    """The methods `__init__` and `__eq__`."""
     parameters, body, equal = [], [], ["other.__class__ is self.__class__"]
     for field in struct.fields:
         default = default_expression(field)
@@ -84,19 +119,6 @@ def _make(schema: Schema, struct: Struct, qualname: str, names: dict[str, object
             f"    return {' and '.join(equal)}",
         ]
     )
-    functions: dict[str, object] = {}
-    exec(compile(source, f"<{qualname}>", "exec"), names, functions)
-    return type(
-        qualname.rpartition(".")[2],
-        (Message,),
-        {
-            "__slots__": tuple(field.name for field in struct.fields),
-            "__init__": functions["__init__"],
-            "__eq__": functions["__eq__"],
-            "__hash__": None,
-            "__module__": "ottla.protocol.messages",
-            "__qualname__": qualname,
-            "SCHEMA": schema,
-            "STRUCT": struct,
-        },
-    )
+    methods: dict[str, Callable[..., Any]] = {}
+    exec(compile(source, f"<{qualname}>", "exec"), names, methods)
+    return methods

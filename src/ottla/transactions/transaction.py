@@ -88,6 +88,7 @@ class Transaction:
         "client_version",
         "epoch",
         "id",
+        "key",
         "last_epoch",
         "next_producer_id",
         "partitions",
@@ -101,6 +102,7 @@ class Transaction:
 
     def __init__(self, id: str, producer_id: int, timeout_ms: int, now_ms: int) -> None:
         self.id = id
+        self.key = records.key_of(id)
         self.producer_id = producer_id
         self.previous_producer_id = NO_PRODUCER_ID
         self.next_producer_id = NO_PRODUCER_ID  # that takes over when the markers are written
@@ -262,7 +264,7 @@ class Transaction:
     def forget(self) -> list[Effect]:
         """For its age: nobody has used the id for long."""
         self.state = DEAD
-        return [Write(records.key_of(self.id), None)]
+        return [Write(self.key, None)]
 
     def _go_to(self, state: State, now_ms: int) -> None:
         assert state in FROM[self.state], f"{self.id}: {self.state.title} to {state.title}"
@@ -294,7 +296,7 @@ class Transaction:
             transaction_start_timestamp_ms=self.started_at,
             client_transaction_version=self.client_version,
         )
-        return Write(records.key_of(self.id), records.value_of(value))
+        return Write(self.key, records.value_of(value))
 
     @classmethod
     def restored(cls, id: str, value: TransactionLogValue) -> Transaction:
