@@ -9,9 +9,7 @@ a `Served`; `wire` is a client of a broker with the default settings. Everything
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
@@ -19,56 +17,11 @@ from uuid import uuid4
 
 import pytest
 
-from ottla.broker.broker import Broker
-from ottla.config.broker import BrokerConfig
 from support.group_wire import find_coordinator
+from support.served import Served
 from support.wire import TIMEOUT, Wire
 
 T = TypeVar("T")
-
-
-class Served:
-    """A broker that runs on a thread of its own."""
-
-    def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
-        self.settings = {"listeners": ["PLAINTEXT://127.0.0.1:0"], "log_dirs": [str(directory)], **settings}
-        self._wires: list[Wire] = []
-
-    def start(self) -> Served:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="broker")
-        self._thread.start()
-        self.broker = self.run(self._make())
-        return self
-
-    async def _make(self) -> Broker:
-        broker = Broker(BrokerConfig(**self.settings))
-        await broker.start()
-        return broker
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the broker's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(TIMEOUT)
-
-    def port(self, listener: int = 0) -> int:
-        return self.broker.listeners[listener].port
-
-    def wire(self, host: str = "127.0.0.1", listener: int = 0, client_id: str | None = "test") -> Wire:
-        self._wires.append(Wire(host, self.port(listener), client_id))
-        return self._wires[-1]
-
-    def stop(self) -> None:
-        for wire in self._wires:
-            wire.close()
-        self._wires.clear()
-        self.run(self.broker.stop())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(TIMEOUT)
-        self.loop.close()
-
-    def restart(self) -> Served:
-        self.stop()
-        return self.start()
 
 
 @pytest.fixture

@@ -317,13 +317,17 @@ def write_marker(
     return name(answer.error_code)
 
 
-def read_committed(
-    wire: Wire, topic: Topic, partition: int = 0, *, offset: int = 0, version: int = 12
-) -> tuple[list[str], int]:
+def read_committed(wire: Wire, topic: Topic, partition: int = 0, *, offset: int = 0) -> tuple[list[str], int]:
     """Values as a consumer with read_committed sees them, and the last stable offset."""
-    answer = fetch(wire, topic, offset, partition, version=version, isolation=READ_COMMITTED)
-    assert not answer.error_code, answer
-    return visible(answer), int(answer.last_stable_offset)
+    values: list[str] = []
+    while True:
+        answer = fetch(wire, topic, offset, partition, isolation=READ_COMMITTED)
+        assert not answer.error_code, answer
+        values += visible(answer)
+        for _, header in iter_batches(bytes(answer.records or b""), partial=True):
+            offset = header.next_offset
+        if offset >= answer.last_stable_offset:
+            return values, int(answer.last_stable_offset)
 
 
 def visible(answer: Any) -> list[str]:

@@ -94,9 +94,13 @@ class TransactionIndex:
         self._on_disk = False
 
     def fsync(self) -> None:
+        """Put the file on disk, if there is one: the segment may be deleted while it is flushed."""
         if self._on_disk:
             return
-        fd = os.open(self._path, os.O_RDONLY)
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
         try:
             os.fsync(fd)
         finally:
