@@ -9,10 +9,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 
 from ottla.testing import BrokerProcess
 from support import kafka_tools
 from support.apache_kafka import ApacheKafka, reason_to_skip
+from support.open_transactions import begun
 from support.tools import Tool
 from support.transcripts import run_here
 
@@ -41,6 +43,16 @@ COMMANDS = [
     "kafka-cluster cluster-id",
     "kafka-cluster list-endpoints",
 ]
+TRANSACTIONS = [
+    "kafka-transactions list",
+    "kafka-transactions list --transactional-id-pattern d.*",
+    "kafka-transactions list --duration-filter 3600000",
+    "kafka-transactions describe --transactional-id nobody",
+    "kafka-transactions describe-producers --topic t --partition 0",
+    "kafka-transactions describe-producers --topic u --partition 0 --broker-id NODE",
+    "kafka-transactions find-hanging --topic u",  # an old one, but its coordinator knows of it
+    "kafka-transactions abort --topic t --partition 0 --start-offset 7",
+]
 QUOTAS = [
     "kafka-configs --describe --entity-type users",
     "kafka-configs --describe --entity-type clients",
@@ -64,10 +76,10 @@ def compare(commands: list[str], bootstrap: str, node: int, directory: Path) -> 
 
 
 def _options_first(command: str) -> str:
-    """Kafka's kafka-features wants its server before what it shall do."""
-    if command.startswith("kafka-features"):
-        name, action, *rest = shlex.split(command)
-        return shlex.join([name, *rest, action])
+    """Some of Kafka's tools want their server, which stands last here, before what they shall do."""
+    if command.startswith(("kafka-features", "kafka-transactions")):
+        name, *words = shlex.split(command)
+        return shlex.join([name, *words[-2:], *words[:-2]])
     return command
 
 
@@ -92,6 +104,18 @@ def prepare(bootstrap: str) -> None:
     configs.works("--alter --client-metrics m --add-config interval.ms=5000")
 
 
+def compare_transactions(bootstrap: str, node: int, directory: Path) -> None:
+    begun(bootstrap, "done", "t").commit_transaction(30)
+    producer = begun(bootstrap, "open", "u", timestamp=1_700_000_000_000)
+    compare(TRANSACTIONS, bootstrap, node, directory)
+    tool = Tool("kafka-transactions", bootstrap)
+    assert tool.works("abort --topic u --partition 0 --start-offset 0") == []
+    assert "None" in tool.works("describe-producers --topic u --partition 0")[1]
+    assert tool.works("forceTerminateTransaction --transactionalId open") == []
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(30)
+
+
 @pytest.fixture(autouse=True)
 def _java() -> None:
     reason = reason_to_skip()
@@ -104,6 +128,7 @@ def _java() -> None:
 def test_of_an_ottla_broker(ottla_broker: BrokerProcess, tmp_path: Path) -> None:
     prepare(ottla_broker.bootstrap)
     compare([*COMMANDS, "kafka-features describe", "kafka-broker-api-versions"], ottla_broker.bootstrap, 0, tmp_path)
+    compare_transactions(ottla_broker.bootstrap, 0, tmp_path)
 
 
 def test_of_an_apache_kafka(tmp_path: Path) -> None:
@@ -120,6 +145,7 @@ def test_of_an_apache_kafka(tmp_path: Path) -> None:
         configs.works("--alter --user bob --add-config controller_mutation_rate=5")
         configs.works("--alter --ip-defaults --add-config connection_creation_rate=10000")
         compare([*COMMANDS, *QUOTAS], kafka.bootstrap, 1, tmp_path)
+        compare_transactions(kafka.bootstrap, 1, tmp_path)
         configs.works("--alter --user bob --delete-config SCRAM-SHA-512")
         configs.works("--alter --user bob --delete-config controller_mutation_rate")
         assert configs.works("--describe --user bob") == []

@@ -7,25 +7,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ottla.testing import BrokerProcess
 from support.consoles import fresh
+from support.open_transactions import TIMEOUT_MS, begun
 from support.tools import Tool
 
 HOUR_MS = 3_600_000
 ONE_EACH = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
-
-
-def begun(bootstrap: str, transactional_id: str, *topics: str, timestamp: int = 0) -> Producer:
-    """A producer with an open transaction, which has a record in each topic."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    for topic in topics:
-        producer.produce(topic, b"record", timestamp=timestamp)
-    assert producer.flush(30) == 0
-    return producer
 
 
 class Hanging(NamedTuple):
@@ -70,7 +60,7 @@ def test_a_transaction_is_listed_and_described_from_its_beginning_to_its_end(ott
     ]  # fmt: skip
     assert len(heading) == len(line)
     cells = [cell.strip() for cell in line.split("\t")]
-    assert (cells[0], cells[1], cells[4], cells[5]) == ("0", name, "Ongoing", "60000")
+    assert (cells[0], cells[1], cells[4], cells[5]) == ("0", name, "Ongoing", str(TIMEOUT_MS))
     assert cells[8].split(",") == [f"{topic}-0" for topic in topics]
     assert abs(time.time() * 1000 - int(cells[6]) - int(cells[7])) < HOUR_MS
     producer.commit_transaction(30)
