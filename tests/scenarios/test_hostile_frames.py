@@ -5,7 +5,6 @@ import os
 import socket
 import struct
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 
@@ -14,6 +13,7 @@ from ottla.protocol.apis import API_KEYS, encode_request_header
 from ottla.protocol.batch import check
 from ottla.protocol.messages import ApiVersionsRequest
 from ottla.protocol.records import iter_batches
+from support.load import wait_until
 from support.mutants import Mutants
 from support.requests import batch, fetch, frame_of, produce, values_in
 from support.wire import Wire
@@ -169,10 +169,3 @@ def test_five_hundred_slow_peers_keep_nobody_from_being_served(broker, wire):
     wait_until(lambda: open_files(broker) <= files)
     assert produce(wire, "t", batch("x")).base_offset == 21
     assert "Traceback" not in broker.stderr
-
-
-def wait_until(ask):
-    deadline = monotonic() + 20
-    while not ask():
-        assert monotonic() < deadline, "it did not come true in time"
-        sleep(0.005)
