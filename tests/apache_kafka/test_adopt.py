@@ -15,12 +15,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from ottla.cli import main
 from ottla.controller import kraft
 from ottla.protocol import codec, messages
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.legacy import downconvert
 from ottla.protocol.records import Record, build_batch, iter_batches, iter_records
 from ottla.protocol.schema import schema_of
 from ottla.testing import BrokerProcess
 from ottla.testing.process import BrokerFailed
 from support.apache_kafka import dump_log_segments
+from support.group_wire import fetch
 from support.kafka_story import State, Story, look, read_all
 from support.wire import Wire
 
@@ -112,6 +114,14 @@ def test_internal_topics_are_taken_over_as_they_are(state: State, adopted: Broke
     records, _ = read_all(adopted.bootstrap, [("__consumer_offsets", 0), ("__consumer_offsets", 1)])
     keys = [one.key for partition in records.values() for one in partition]
     assert any(key and b"readers" in key and b"plain" in key for key in keys)
+
+
+def test_groups_find_the_offsets_that_they_committed_to_kafka(adopted: BrokerProcess) -> None:
+    wire = Wire("127.0.0.1", adopted.port)
+    while (found := fetch(wire, "readers")) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]:
+        pass
+    wire.close()
+    assert [one[:3] for one in found] == [("plain", 0, 5)]
 
 
 def test_it_says_what_it_found_and_asks_first(

@@ -1,0 +1,151 @@
+"""One member of a group, with a Python client: says on stdout what it owns and reads, and commits what it has read.
+
+    member.py CLIENT BOOTSTRAP GROUP TOPIC    (tests/support/clients/members.py has the lines that it writes)
+
+It leaves the group when it is told to end (SIGTERM).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from typing import Any
+
+SESSION_MS, HEARTBEAT_MS = 3000, 300
+
+
+def say(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def shown(partitions: Any) -> list[int]:
+    return sorted(one.partition for one in partitions)
+
+
+class Ending:
+    def __init__(self) -> None:
+        self.wanted = False
+        signal.signal(signal.SIGTERM, self._end)
+
+    def _end(self, *_: object) -> None:
+        self.wanted = True
+
+
+def confluent(bootstrap: str, group: str, topic: str, **settings: Any) -> None:
+    from confluent_kafka import Consumer, KafkaException
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 10,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 2,
+            **settings,
+        }
+    )
+    ending, owned = Ending(), []
+    consumer.subscribe([topic])
+    while not ending.wanted:
+        message = consumer.poll(0.05)
+        if (owns := shown(consumer.assignment())) != owned:
+            owned = owns
+            say(owns=owned)
+        if message is None or message.error():
+            continue
+        say(read=[message.partition(), message.offset(), message.value().decode()])
+        try:
+            consumer.commit(message, asynchronous=False)
+        except KafkaException as error:
+            say(refused=error.args[0].name())
+    consumer.close()
+
+
+def cooperative(bootstrap: str, group: str, topic: str) -> None:
+    confluent(bootstrap, group, topic, **{"partition.assignment.strategy": "cooperative-sticky"})
+
+
+def static(bootstrap: str, group: str, topic: str) -> None:
+    confluent(bootstrap, group, topic, **{"group.instance.id": "the-only-one"})
+
+
+def kafka_python(bootstrap: str, group: str, topic: str, **settings: Any) -> None:
+    from kafka import KafkaConsumer
+    from kafka.errors import KafkaError
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=10,
+        reconnect_backoff_max_ms=500,
+        **settings,
+    )
+    ending, owned = Ending(), []
+    consumer.subscribe([topic])
+    while not ending.wanted:
+        batches = consumer.poll(timeout_ms=50)
+        if (owns := shown(consumer.assignment())) != owned:
+            owned = owns
+            say(owns=owned)
+        for message in (one for batch in batches.values() for one in batch):
+            say(read=[message.partition, message.offset, message.value.decode()])
+        if batches:
+            try:
+                consumer.commit()
+            except KafkaError as error:
+                say(refused=type(error).__name__)
+    consumer.close()
+
+
+def legacy(bootstrap: str, group: str, topic: str) -> None:
+    kafka_python(bootstrap, group, topic, api_version=(0, 9))
+
+
+def aiokafka(bootstrap: str, group: str, topic: str) -> None:
+    asyncio.run(_aiokafka(bootstrap, group, topic))
+
+
+async def _aiokafka(bootstrap: str, group: str, topic: str) -> None:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.errors import KafkaError
+
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=10,
+    )
+    ending, owned = Ending(), []
+    await consumer.start()
+    while not ending.wanted:
+        batches = await consumer.getmany(timeout_ms=50)
+        if (owns := shown(consumer.assignment())) != owned:
+            owned = owns
+            say(owns=owned)
+        for message in (one for batch in batches.values() for one in batch):
+            say(read=[message.partition, message.offset, message.value.decode()])
+        if batches:
+            try:
+                await consumer.commit()
+            except KafkaError as error:
+                say(refused=type(error).__name__)
+    await consumer.stop()
+
+
+if __name__ == "__main__":
+    KINDS = (confluent, cooperative, static, kafka_python, legacy, aiokafka)
+    {kind.__name__: kind for kind in KINDS}[sys.argv[1]](*sys.argv[2:])
