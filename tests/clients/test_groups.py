@@ -48,10 +48,13 @@ class Group:
         wire.close()
 
     def all_is_read(self) -> None:
-        until(lambda: set(self.written) <= set().union(*(one.values for one in self.members)), "not all is read")
+        until(
+            lambda: set(self.written) <= set().union(*(one.values for one in self.members)),
+            lambda: f"not all of {len(self.written)} records are read: {self.members}",
+        )
 
     def own_all(self, *members: Member) -> None:
-        until(lambda: shared(list(members), PARTITIONS), "the partitions are not shared")
+        until(lambda: shared(list(members), PARTITIONS), lambda: f"the partitions are not shared: {members}")
 
     def committed(self) -> list[int]:
         wire = Wire("127.0.0.1", self.broker.port)
@@ -119,7 +122,7 @@ def test_a_member_that_was_frozen_finds_its_partitions_taken_and_joins_again(sha
     group.all_is_read()
     b.freeze()
     group.write()
-    until(lambda: len(a.owned) == PARTITIONS, "the partitions of the frozen member are not taken over")
+    group.own_all(a)
     group.all_is_read()
     b.thaw()
     group.own_all(a, b)

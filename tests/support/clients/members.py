@@ -72,6 +72,10 @@ class Member:
     def values(self) -> set[str]:
         return {value for _, _, value in list(self.read)}
 
+    def __repr__(self) -> str:
+        state = f"owns {self.owned}, has read {len(self.values)} values"
+        return f"<member: {state}, commits refused: {self.refused}, exit status {self._process.poll()}>"
+
     def kill(self) -> None:
         self._process.kill()
         self._ended()
@@ -105,11 +109,11 @@ class Member:
         self.owned = []
 
 
-def until(true: Callable[[], bool], what: str) -> None:
+def until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
     """Wait for it; the members are other processes, so there is nothing to be woken by."""
     deadline = monotonic() + PATIENCE
     while not true():
-        assert monotonic() < deadline, what
+        assert monotonic() < deadline, what if isinstance(what, str) else what()
         sleep(0.01)
 
 
