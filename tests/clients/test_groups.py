@@ -50,11 +50,14 @@ class Group:
     def all_is_read(self) -> None:
         until(
             lambda: set(self.written) <= set().union(*(one.values for one in self.members)),
-            lambda: f"not all of {len(self.written)} records are read: {self.members}",
+            lambda: f"not all of {len(self.written)} records are read: {self.members}\n{self.broker.stderr[-3000:]}",
         )
 
     def own_all(self, *members: Member) -> None:
-        until(lambda: shared(list(members), PARTITIONS), lambda: f"the partitions are not shared: {members}")
+        until(
+            lambda: shared(list(members), PARTITIONS),
+            lambda: f"the partitions are not shared: {members}\n{self.broker.stderr[-3000:]}",
+        )
 
     def committed(self) -> list[int]:
         wire = Wire("127.0.0.1", self.broker.port)

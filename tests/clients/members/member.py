@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 SESSION_MS, HEARTBEAT_MS = 3000, 300
+PATIENT_MS = 3000  # kafka-python 3.0 forgets a rebalance that ends just when its poll gives up, so it should not
 
 
 def say(**what: Any) -> None:
@@ -76,8 +77,15 @@ def static(bootstrap: str, group: str, topic: str) -> None:
 
 
 def kafka_python(bootstrap: str, group: str, topic: str, **settings: Any) -> None:
-    from kafka import KafkaConsumer
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
     from kafka.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            say(owns=[])
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            say(owns=shown(assigned))
 
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap,
@@ -90,13 +98,10 @@ def kafka_python(bootstrap: str, group: str, topic: str, **settings: Any) -> Non
         reconnect_backoff_max_ms=500,
         **settings,
     )
-    ending, owned = Ending(), []
-    consumer.subscribe([topic])
+    ending = Ending()
+    consumer.subscribe([topic], listener=Listener())
     while not ending.wanted:
-        batches = consumer.poll(timeout_ms=50)
-        if (owns := shown(consumer.assignment())) != owned:
-            owned = owns
-            say(owns=owned)
+        batches = consumer.poll(timeout_ms=PATIENT_MS)
         for message in (one for batch in batches.values() for one in batch):
             say(read=[message.partition, message.offset, message.value.decode()])
         if batches:
