@@ -12,6 +12,7 @@ from ottla.protocol.records import Record
 from ottla.testing import BrokerProcess
 from support.clients.members import KINDS, Member, shared, until
 from support.group_wire import fetch, members_of
+from support.requests import now_ms
 from support.wire import Wire
 
 PARTITIONS = 4
@@ -44,7 +45,7 @@ class Group:
         for _ in range(count):
             number = len(self.written)
             self.written.append(f"value {number}")
-            wire.produce(self.topic, [Record(0, 1_000, b"k", self.written[-1].encode())], number % PARTITIONS)
+            wire.produce(self.topic, [Record(0, now_ms(), b"k", self.written[-1].encode())], number % PARTITIONS)
         wire.close()
 
     def all_is_read(self) -> None:
