@@ -101,7 +101,10 @@ def kafka_python(bootstrap: str, group: str, topic: str, **settings: Any) -> Non
     ending = Ending()
     consumer.subscribe([topic], listener=Listener())
     while not ending.wanted:
-        batches = consumer.poll(timeout_ms=PATIENT_MS)
+        try:
+            batches = consumer.poll(timeout_ms=PATIENT_MS)
+        except KafkaError:  # it may not bear that the broker is gone for a moment
+            continue
         for message in (one for batch in batches.values() for one in batch):
             say(read=[message.partition, message.offset, message.value.decode()])
         if batches:
