@@ -23,7 +23,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.controller.image import BrokerInfo, ClusterImage, PartitionImage, TopicImage
-from ottla.groups.classic.group import ClassicGroup, Client
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.classic.requests import Client
 from ottla.groups.classic.stored import restore as restore_classic
 from ottla.groups.consumer import service
 from ottla.groups.consumer.group import ConsumerGroup

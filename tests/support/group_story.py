@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.groups.classic.group import ClassicGroup, Client
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.classic.requests import Client
 from ottla.groups.effects import Effect, Reply, Timer, Write
 from ottla.groups.records import read_group_value
 from ottla.groups.timers import Timers

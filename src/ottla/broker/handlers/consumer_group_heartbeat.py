@@ -24,7 +24,7 @@ from uuid import uuid4
 from ottla.broker.dispatch import Deferred, Request, handles
 from ottla.config.group import assignor_names
 from ottla.controller.features import GROUP_VERSION, SUPPORTED, finalized
-from ottla.groups.classic.group import Client
+from ottla.groups.classic.requests import Client
 from ottla.groups.consumer import service
 from ottla.groups.consumer.faults import Fault
 from ottla.protocol import messages

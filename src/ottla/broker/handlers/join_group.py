@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from ottla.broker.dispatch import Deferred, Request, handles
-from ottla.groups.classic.group import ClassicGroup, Client, join_error
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.classic.requests import Client, join_error
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.effects import Become
 from ottla.protocol import messages

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.classic_groups import find
 from ottla.broker.dispatch import Deferred, Request, handles
-from ottla.groups.classic.group import BATCHED_LEAVES
+from ottla.groups.classic.requests import BATCHED_LEAVES
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
 

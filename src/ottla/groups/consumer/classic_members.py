@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.groups.classic.group import BATCHED_LEAVES, ID_REQUIRED, Client, join_error, rebalance_timeout
+from ottla.groups.classic.requests import BATCHED_LEAVES, ID_REQUIRED, Client, join_error, rebalance_timeout
 from ottla.groups.consumer import embedded, migration
 from ottla.groups.consumer.assignors import NOTHING
 from ottla.groups.consumer.faults import Fault

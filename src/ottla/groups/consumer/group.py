@@ -27,7 +27,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 from ottla.config.patterns import IllegalPattern
-from ottla.groups.classic.group import Client, Settings
+from ottla.groups.classic.requests import Client, Settings
 from ottla.groups.consumer import classic_members, migration, records
 from ottla.groups.consumer.assignors import ASSIGNORS, NOTHING, Assignment, Subscriber
 from ottla.groups.consumer.faults import Fault

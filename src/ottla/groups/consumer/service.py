@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.groups.classic.group import ClassicGroup, Client
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.classic.requests import Client
 from ottla.groups.consumer import migration
 from ottla.groups.consumer.faults import Fault
 from ottla.groups.consumer.group import ConsumerGroup
