@@ -251,7 +251,7 @@ def test_verifying_adds_nothing():
 
 def test_states_have_the_names_of_requests():
     assert [state.title for state in State][:4] == ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort"]
-    assert TITLES == {state.title for state in State} | {"PrepareEpochFence"}
+    assert {state.title for state in State} | {"PrepareEpochFence"} == TITLES
     assert set(FROM) == set(State)
 
 
