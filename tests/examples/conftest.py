@@ -1,10 +1,12 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from types import ModuleType
 
 import pytest
 
 from ottla.testing import BrokerProcess
-from support.programs import EXAMPLES
+from support.example_topics import Topic
+from support.programs import EXAMPLES, Program
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +27,15 @@ def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
     """An example's module, for the parts that can be tried without a broker."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     return __import__(request.param)
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess) -> Topic:
+    return Topic(broker.bootstrap, 1)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Program]]:
+    """Starts programs that end with the test."""
+    with ExitStack() as stack:
+        yield lambda *words, **keywords: stack.enter_context(Program(*words, **keywords))

@@ -3,60 +3,19 @@
 import json
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
 
 from ottla.testing import BrokerProcess
 from support.consoles import fresh
+from support.example_topics import ATTENTIVE, SHORT_SESSION, Topic
 from support.programs import Program, eventually, frozen_at, interrupted_at, killed_at
 
 COMMITTING = ["country_counter", "commit_sync", "commit_async", "commit_async_then_sync", "clean_shutdown"]
-ATTENTIVE = ("--property", "heartbeat.interval.ms=200")  # hears of rebalances soon
-SHORT_SESSION = (*ATTENTIVE, "--property", "session.timeout.ms=1000")  # is soon given up
-
-
-class Topic:
-    """A topic of one's own, with a group of the same name."""
-
-    def __init__(self, bootstrap: str, partitions: int) -> None:
-        self.bootstrap = bootstrap
-        self.name = fresh("customers")
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        self.admin.create_topics([NewTopic(self.name, partitions, 1)])[self.name].result(30)
-
-    def send(self, *values: str, partition: int = 0) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap})
-        for value in values:
-            producer.produce(self.name, value=value, key="customer", partition=partition)
-        assert producer.flush(30) == 0
-
-    def committed(self, partition: int = 0) -> int | None:
-        """The offset that the group has committed."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.name})
-        (found,) = consumer.committed([TopicPartition(self.name, partition)], timeout=30)
-        consumer.close()
-        return found.offset if found.offset >= 0 else None
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        return ("--bootstrap", self.bootstrap, "--topic", self.name, "--group", self.name)
-
-
-@pytest.fixture
-def topic(broker: BrokerProcess) -> Topic:
-    return Topic(broker.bootstrap, 1)
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Program]]:
-    """Starts programs that end with the test."""
-    with ExitStack() as stack:
-        yield lambda *words, **keywords: stack.enter_context(Program(*words, **keywords))
 
 
 def numbers(lines: list[str]) -> list[int]:

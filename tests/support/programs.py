@@ -28,9 +28,10 @@ PATIENCE = 60.0
 KILLED_AT = """
 import os, signal
 def process(*given, work=example.process):
-    work(*given)
+    result = work(*given)
     if given[-1].value() == b"VALUE":
         os.kill(os.getpid(), signal.SIGKILL)
+    return result
 example.process = process
 """
 FROZEN_AT = KILLED_AT.replace("SIGKILL", "SIGSTOP")
