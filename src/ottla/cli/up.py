@@ -7,7 +7,12 @@ import click
 from ottla import __version__
 from ottla.cli.broker import parse_overrides, serve, serving_options
 
-EMBEDDED = {"listeners": "PLAINTEXT://localhost:9092", "log.dirs": "data", "metrics.listener": "localhost:9404"}
+EMBEDDED = {
+    "listeners": "PLAINTEXT://localhost:9092",
+    "log.dirs": "data",
+    "metrics.listener": "localhost:9404",
+    "group.initial.rebalance.delay.ms": "0",  # as in the file that Kafka brings: nobody waits for a first record
+}
 
 
 @click.command("up", short_help="Run the platform on this machine, with its embedded defaults.")
