@@ -276,7 +276,13 @@ def test_offsets_go_into_a_file_and_come_back(groups: Groups, tmp_path: Path) ->
     assert file.read_text() == f"{place}/0:3\n{place}/1:3\n"
     into = Tool("ottla import-offsets", groups.bootstrap)
     file.write_text(f"{place}/0:1\n{place}/1:2\n")
-    assert into.works(f"--input-file {file}") == []
+    said = into(f"--input-file {file}")
+    assert (said.status, said.err) == (
+        1,
+        [f"ottla: Set 2 offsets of {groups.name}: say --yes to do it without being asked"],
+    )
+    assert _committed(groups) == [3, 3]
+    assert into.works(f"--input-file {file} --yes") == []
     assert _committed(groups) == [1, 2]
     file.write_text(f"{place}/0:5\n{place}/9:5\n")
     said = into(f"--input-file {file}")

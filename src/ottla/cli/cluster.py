@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 
 from ottla.cli.common.invocation import Failure
-from ottla.cli.common.options import Tool, given_only_with
+from ottla.cli.common.options import Tool, given_only_with, int32
 from ottla.cli.common.output import output_option, show
 from ottla.cli.common.reach import find, properties_of
 from ottla.cli.common.requests import error_text
@@ -24,7 +24,7 @@ BROKERS = 1  # the kind of endpoints that is asked for
 @click.option("--zookeeper", metavar="HOST:PORT/CHROOT", help="Find the brokers through a ZooKeeper ensemble.")
 @click.option("--command-config", "--config", "-c", "file", metavar="FILE", help="A file with settings of the client.")
 @click.option("--include-fenced-brokers", "fenced", is_flag=True, help="list-endpoints: those that do not serve, too.")
-@click.option("--id", "-i", "broker_id", type=int, help="unregister: the broker.")
+@click.option("--id", "-i", "broker_id", type=int32(), help="unregister: the broker.")
 @output_option
 @click.pass_context
 def command(

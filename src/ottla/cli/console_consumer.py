@@ -21,7 +21,7 @@ import click
 from ottla.cli.common import reach
 from ottla.cli.common.events import Stop
 from ottla.cli.common.invocation import Failure
-from ottla.cli.common.options import Tool, key_values
+from ottla.cli.common.options import Tool, int32, int64, key_values
 from ottla.cli.common.reach import kafka_error, properties_of
 from ottla.cli.common.topic_filter import TopicFilter
 from ottla.cli.console.formatters import Formatter, formatter
@@ -50,11 +50,11 @@ PASSING = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE", "_TIMED_OUT", "UNKNOWN
 @click.option("--zookeeper", metavar="HOST:PORT/CHROOT", help="Find the brokers through a ZooKeeper ensemble.")
 @click.option("--new-consumer", is_flag=True, help="Taken as given: there is no other.")
 @click.option("--group", metavar="GROUP", help="The group to read in; its offsets are committed.")
-@click.option("--partition", type=click.IntRange(0), metavar="N", help="Read this partition alone.")
+@click.option("--partition", type=int32(0), metavar="N", help="Read this partition alone.")
 @click.option("--offset", metavar="N", help="Where to begin in it: earliest, latest (the default), or an offset.")
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record where no offset is committed.")
-@click.option("--max-messages", type=int, metavar="N", help="End after so many records.")
-@click.option("--timeout-ms", type=int, metavar="MS", help="End when no record has come for so long.")
+@click.option("--max-messages", type=int64(), metavar="N", help="End after so many records.")
+@click.option("--timeout-ms", type=int64(), metavar="MS", help="End when no record has come for so long.")
 @click.option(
     "--consumer.config", "--command-config", "config", metavar="FILE", help="A property file of the consumer."
 )
@@ -100,7 +100,9 @@ def command(formatter_name: str, enable_systest_events: bool, **options: Any) ->
     batch = settings.pop("max.poll.records", str(MAX_BATCH))
     if not batch.isdigit() or batch == "0":
         raise click.UsageError(f"max.poll.records={batch} is illegal: must be a whole number from 1 on")
-    brokers = reach.find(options["bootstrap_server"] or options["broker_list"], options["zookeeper"], settings)
+    brokers = reach.find(
+        reach.first_given(options["bootstrap_server"], options["broker_list"]), options["zookeeper"], settings
+    )
     screen = Screen(shown, options["skip_message_on_error"])
     stop = Stop()
     with stop.on_signals():

@@ -18,7 +18,7 @@ import click
 
 from ottla.cli.common import reach
 from ottla.cli.common.invocation import INTERRUPTED, Failure
-from ottla.cli.common.options import Tool, key_values
+from ottla.cli.common.options import Tool, int32, int64, key_values
 from ottla.cli.common.reach import kafka_error, properties_of
 from ottla.cli.console.readers import Reader, Record, reader
 from ottla.cli.console.serialization import Serializer, Unserializable, serializer
@@ -79,19 +79,17 @@ FIRST_PATIENCE_SECONDS, MOST_PATIENCE_SECONDS = 0.1, 1.0
     type=click.Choice(CODECS),
     help="How batches are compressed: not at all, or with gzip where no codec is named.",
 )
-@click.option("--timeout", type=click.IntRange(0), metavar="MS", help="How long a batch may wait to fill up: 1000.")
-@click.option("--batch-size", type=click.IntRange(1), metavar="BYTES", help="Largest batch: 16384.")
-@click.option(
-    "--max-partition-memory-bytes", type=click.IntRange(1), metavar="BYTES", help="The same, and goes before."
-)
-@click.option("--max-memory-bytes", type=click.IntRange(1024), metavar="BYTES", help="Most that may wait: 33554432.")
-@click.option("--max-block-ms", type=click.IntRange(0), metavar="MS", help="How long sending may block: 60000.")
-@click.option("--message-send-max-retries", type=click.IntRange(0), metavar="N", help="How often to try again: 3.")
-@click.option("--retry-backoff-ms", type=click.IntRange(1), metavar="MS", help="How long before that: 100.")
+@click.option("--timeout", type=int32(0), metavar="MS", help="How long a batch may wait to fill up: 1000.")
+@click.option("--batch-size", type=int32(1), metavar="BYTES", help="Largest batch: 16384.")
+@click.option("--max-partition-memory-bytes", type=int64(1), metavar="BYTES", help="The same, and goes before.")
+@click.option("--max-memory-bytes", type=int64(1024), metavar="BYTES", help="Most that may wait: 33554432.")
+@click.option("--max-block-ms", type=int64(0), metavar="MS", help="How long sending may block: 60000.")
+@click.option("--message-send-max-retries", type=int32(0), metavar="N", help="How often to try again: 3.")
+@click.option("--retry-backoff-ms", type=int32(1), metavar="MS", help="How long before that: 100.")
 @click.option("--request-required-acks", type=click.Choice(["-1", "0", "1", "all"]), help="Acknowledgements: all.")
-@click.option("--request-timeout-ms", type=click.IntRange(1), metavar="MS", help="How long they may take: 1500.")
-@click.option("--metadata-expiry-ms", type=click.IntRange(1), metavar="MS", help="Age of metadata: 300000.")
-@click.option("--socket-buffer-size", type=click.IntRange(0), metavar="BYTES", help="Size of the send buffer: 102400.")
+@click.option("--request-timeout-ms", type=int32(1), metavar="MS", help="How long they may take: 1500.")
+@click.option("--metadata-expiry-ms", type=int32(1), metavar="MS", help="Age of metadata: 300000.")
+@click.option("--socket-buffer-size", type=int32(0), metavar="BYTES", help="Size of the send buffer: 102400.")
 def command(
     topic: str,
     bootstrap_server: str | None,
@@ -132,7 +130,7 @@ def command(
     settings = {**DEFAULTS, **settings}
     for name in ("key.serializer", "value.serializer"):
         settings.pop(name, None)
-    brokers = reach.find(bootstrap_server or broker_list, None, settings)
+    brokers = reach.find(reach.first_given(bootstrap_server, broker_list), None, settings)
     return Sender(brokers, topic, key, value, sync).send_all(lines)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from ottla.cli.common.invocation import FAILED, Failure, confirm
-from ottla.cli.common.options import Tool, chosen, given_only_with
+from ottla.cli.common.options import Tool, chosen, given_only_with, int32, int64
 from ottla.cli.common.output import TEXT, output_option, show
 from ottla.cli.common.reach import Reach, kafka_error, reaches
 from ottla.cli.common.requests import error_text
@@ -58,15 +58,15 @@ ALL = ""  # of an option whose value may be left out
 @click.option("--to-earliest", is_flag=True, help="Reset to the start of the log.")
 @click.option("--to-latest", is_flag=True, help="Reset to the end of the log.")
 @click.option("--to-current", is_flag=True, help="Reset to what is committed, or to the end of the log.")
-@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="Reset to this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="Reset to so many after (or before) what is committed.")
+@click.option("--to-offset", type=int64(0), metavar="N", help="Reset to this offset.")
+@click.option("--shift-by", type=int64(), metavar="N", help="Reset to so many after (or before) what is committed.")
 @click.option("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to the first record from this time on.")
 @click.option("--by-duration", metavar="PnDTnHnMnS", help="The same, for a time so long ago.")
 @click.option("--from-file", metavar="FILE", help="Reset to the offsets in a file that --export has written.")
 @click.option("--dry-run", is_flag=True, help="With --reset-offsets: only show what would be done; the default.")
 @click.option("--execute", is_flag=True, help="With --reset-offsets: do it.")
 @click.option("--export", is_flag=True, help="With --reset-offsets: print it as a file for --from-file.")
-@click.option("--timeout", type=click.IntRange(1), default=30_000, metavar="MS", help="How long to wait: 30000.")
+@click.option("--timeout", type=int32(1), default=30_000, metavar="MS", help="How long to wait: 30000.")
 @click.option("--new-consumer", is_flag=True, help="Taken as given: there is no other.")
 @click.option("--yes", is_flag=True, help="Delete without being asked.")
 @reaches

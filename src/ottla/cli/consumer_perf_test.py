@@ -16,7 +16,7 @@ import click
 from ottla.cli.common import date_format, reach
 from ottla.cli.common.client_metrics import ClientMetrics
 from ottla.cli.common.invocation import Failure
-from ottla.cli.common.options import Tool, key_values
+from ottla.cli.common.options import Tool, int32, int64, key_values
 
 BATCH = 1000
 POLL_SECONDS = 0.1
@@ -30,15 +30,15 @@ GROUP_COLUMNS = "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 @click.option("--broker-list", metavar="HOST:PORT,...", help="The same as --bootstrap-server.")
 @click.option("--topic", help="Consume this topic.")
 @click.option("--include", metavar="REGEX", help="Consume the topics whose whole name matches.")
-@click.option("--num-records", type=click.IntRange(0), help="How many records to consume.")
-@click.option("--messages", type=click.IntRange(0), help="The older name of --num-records.")
+@click.option("--num-records", type=int64(0), help="How many records to consume.")
+@click.option("--messages", type=int64(0), help="The older name of --num-records.")
 @click.option("--group", help="The group to consume in. [default: perf-consumer- and a number]")
 @click.option("--from-latest", is_flag=True, help="Without a committed offset, begin at the end, not at the start.")
-@click.option("--fetch-size", type=click.IntRange(1), default=1048576, help="Most bytes of a partition per fetch.")
-@click.option("--socket-buffer-size", type=click.IntRange(0), default=2097152, help="Receive buffer of the socket.")
-@click.option("--timeout", type=click.IntRange(0), default=10000, help="Give up after that many ms without a record.")
+@click.option("--fetch-size", type=int32(1), default=1048576, help="Most bytes of a partition per fetch.")
+@click.option("--socket-buffer-size", type=int32(0), default=2097152, help="Receive buffer of the socket.")
+@click.option("--timeout", type=int32(0), default=10000, help="Give up after that many ms without a record.")
 @click.option("--show-detailed-stats", is_flag=True, help="A line for each reporting interval.")
-@click.option("--reporting-interval", type=click.IntRange(1), default=5000, help="Milliseconds between two lines.")
+@click.option("--reporting-interval", type=int64(1), default=5000, help="Milliseconds between two lines.")
 @click.option("--date-format", "pattern", default=date_format.DEFAULT, help="As Java's SimpleDateFormat takes it.")
 @click.option("--hide-header", is_flag=True, help="No line with the names of the columns.")
 @click.option("--print-metrics", is_flag=True, help="Print the consumer's own counters at the end.")
@@ -79,7 +79,7 @@ def command(topic: str | None, include: str | None, **options: Any) -> None:
 def _brokers(options: dict[str, Any], metrics: ClientMetrics | None) -> reach.Reach:
     settings = {
         "client.id": "perf-consumer-client",
-        **reach.properties_of(options["command_config"] or options["consumer_config"]),
+        **reach.properties_of(options["command_config"], options["consumer_config"]),
         **key_values(options["command_property"], "--command-property"),
         "group.id": options["group"] or f"perf-consumer-{random.randrange(100_000)}",
         "receive.buffer.bytes": str(options["socket_buffer_size"]),
@@ -87,7 +87,7 @@ def _brokers(options: dict[str, Any], metrics: ClientMetrics | None) -> reach.Re
         "auto.offset.reset": "latest" if options["from_latest"] else "earliest",
         **(metrics.settings if metrics else {}),
     }
-    return reach.find(options["bootstrap_server"] or options["broker_list"], None, settings)
+    return reach.find(reach.first_given(options["bootstrap_server"], options["broker_list"]), None, settings)
 
 
 def _matching(consumer: Any, pattern: str) -> list[str]:

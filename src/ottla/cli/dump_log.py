@@ -21,7 +21,7 @@ from ottla.cli.common.coordinator_records import (
     with_protocol_opened,
 )
 from ottla.cli.common.invocation import Failure
-from ottla.cli.common.options import Tool
+from ottla.cli.common.options import Tool, int32, int64
 from ottla.storage import dump
 
 STRING = "org.apache.kafka.tools.api.StringDecoder"
@@ -89,10 +89,10 @@ def _json(value: object) -> str:
 @click.option("--value-decoder-class", is_flag=False, flag_value=STRING, metavar="CLASS", help="What values are.")
 @click.option("--offsets-decoder", is_flag=True, help="Show the records of __consumer_offsets as JSON.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Show the records of __transaction_state as JSON.")
-@click.option("--max-bytes", type=click.IntRange(0), default=dump.NO_LIMIT, help="Stop after so many bytes of a log.")
+@click.option("--max-bytes", type=int64(0), default=dump.NO_LIMIT, help="Stop after so many bytes of a log.")
 @click.option(
     "--max-message-size",
-    type=click.IntRange(0),
+    type=int32(0),
     default=dump.MAX_MESSAGE_SIZE,
     show_default=True,
     help="Largest batch that an index may point to.",

@@ -15,7 +15,7 @@ import click
 
 from ottla.cli.common import reach
 from ottla.cli.common.invocation import Failure
-from ottla.cli.common.options import Tool
+from ottla.cli.common.options import Tool, int32, int64
 
 POLL_SECONDS = 60.0
 REPORT_EVERY = 1000
@@ -30,13 +30,13 @@ DEPRECATED = (
 @click.argument("words", nargs=-1, metavar="[SERVER TOPIC RECORDS ACKS SIZE [FILE]]")
 @click.option("--bootstrap-server", metavar="HOST:PORT,...", help="The brokers.")
 @click.option("--topic", help="The topic; it is made with one partition where it is not there.")
-@click.option("--num-records", type=click.IntRange(1), help="How many records to send.")
+@click.option("--num-records", type=int64(1), help="How many records to send.")
 @click.option("--producer-acks", type=click.Choice(["1", "all"]), help="Whose acknowledgement the producer awaits.")
-@click.option("--record-size", type=click.IntRange(0), help="Size of a record's value in bytes.")
-@click.option("--record-key-size", type=click.IntRange(0), default=0, help="Size of a key; 0: records without a key.")
-@click.option("--num-headers", type=click.IntRange(0), default=0, help="How many headers a record has.")
-@click.option("--record-header-key-size", type=click.IntRange(0), default=0, help="Size of a header's key.")
-@click.option("--record-header-size", type=click.IntRange(-1), default=0, help="Size of its value; -1: null.")
+@click.option("--record-size", type=int32(0), help="Size of a record's value in bytes.")
+@click.option("--record-key-size", type=int32(0), default=0, help="Size of a key; 0: records without a key.")
+@click.option("--num-headers", type=int32(0), default=0, help="How many headers a record has.")
+@click.option("--record-header-key-size", type=int32(0), default=0, help="Size of a header's key.")
+@click.option("--record-header-size", type=int32(-1), default=0, help="Size of its value; -1: null.")
 @click.option("--command-config", metavar="FILE", help="A property file with settings of both clients.")
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:

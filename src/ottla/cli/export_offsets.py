@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ottla.cli.common.invocation import Failure, Misconfigured
-from ottla.cli.common.options import Tool
+from ottla.cli.common.options import Tool, int32
 from ottla.cli.common.reach import find, properties_of
 from ottla.cli.groups.coordinators import Coordinators
 from ottla.cli.groups.offset_files import lines
@@ -25,7 +25,7 @@ from ottla.cli.groups.offsets import Offsets
 @click.option("--zkconnect", "--zookeeper", "zookeeper", metavar="HOST:PORT/CHROOT", help="Find the brokers so.")
 @click.option("--bootstrap-server", "--broker-list", "servers", metavar="HOST:PORT,...", help="The brokers.")
 @click.option("--command-config", metavar="FILE", help="A property file with settings of the client.")
-@click.option("--timeout", type=click.IntRange(1), default=30_000, metavar="MS", help="How long to wait: 30000.")
+@click.option("--timeout", type=int32(1), default=30_000, metavar="MS", help="How long to wait: 30000.")
 def command(groups: tuple[str, ...], output_file: str, timeout: int, **where: Any) -> None:
     """Write the offsets of groups into a file, a line for each partition."""
     reach = find(where["servers"], where["zookeeper"], properties_of(where["command_config"]))

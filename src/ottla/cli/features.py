@@ -87,7 +87,7 @@ def _levels(features: Sequence[str]) -> dict[str, int]:
         name, equals, level = (part.strip() for part in text.partition("="))
         if not equals:
             raise click.UsageError(f"Can't parse feature=level string {text}: equals sign not found.")
-        if not level.lstrip("-").isdigit() or abs(int(level)) > MOST:
+        if not level.removeprefix("-").isdecimal() or abs(int(level)) > MOST:
             raise click.UsageError(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
         if name in levels:
             raise click.UsageError(f"Feature {name} was specified more than once.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import click
 
 from ottla.cli.common.invocation import Failure
-from ottla.cli.common.options import Tool
+from ottla.cli.common.options import Tool, int64
 from ottla.cli.common.output import output_option, show
 from ottla.cli.common.reach import Reach, reaches
 from ottla.cli.common.requests import Cluster, error_text
@@ -78,8 +78,8 @@ def _timestamp(text: str) -> int:
     if text in TIMES:
         return TIMES[text]
     try:
-        return int(text)
-    except ValueError:
+        return int64().convert(text, None, None)
+    except click.BadParameter:
         named = " / ".join(f"{number} or {name}" for name, number in TIMES.items())
         raise click.UsageError(f"Malformed time argument {text}. Please use {named}, or milliseconds") from None
 

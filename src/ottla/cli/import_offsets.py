@@ -1,7 +1,8 @@
 """`ottla import-offsets`: sets the offsets of groups to those in a file, as Kafka's ImportZkOffsets (A3 O5-O7).
 
 Members that are active would not read them and commit their own over them, so a group that has some is refused; then
-nothing is imported of any group. The same goes for a file with a line that cannot be read.
+nothing is imported of any group. The same goes for a file with a line that cannot be read. What the groups have
+committed is lost: `export-offsets` keeps it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.common.invocation import Failure, Misconfigured
-from ottla.cli.common.options import Tool
+from ottla.cli.common.invocation import Failure, Misconfigured, confirm
+from ottla.cli.common.options import Tool, int32
 from ottla.cli.common.reach import find, properties_of
 from ottla.cli.groups.coordinators import Coordinators
 from ottla.cli.groups.offset_files import read
@@ -27,8 +28,9 @@ INACTIVE = ("Empty", "Dead")
 @click.option("--zkconnect", "--zookeeper", "zookeeper", metavar="HOST:PORT/CHROOT", help="Find the brokers so.")
 @click.option("--bootstrap-server", "--broker-list", "servers", metavar="HOST:PORT,...", help="The brokers.")
 @click.option("--command-config", metavar="FILE", help="A property file with settings of the client.")
-@click.option("--timeout", type=click.IntRange(1), default=30_000, metavar="MS", help="How long to wait: 30000.")
-def command(input_file: str, timeout: int, **where: Any) -> None:
+@click.option("--timeout", type=int32(1), default=30_000, metavar="MS", help="How long to wait: 30000.")
+@click.option("--yes", is_flag=True, help="Do not ask before offsets are overwritten.")
+def command(input_file: str, timeout: int, yes: bool, **where: Any) -> None:
     """Set the offsets of groups to those in a file. Stop the members first."""
     plans = read(_text(input_file).splitlines(), input_file)
     reach = find(where["servers"], where["zookeeper"], properties_of(where["command_config"]))
@@ -47,6 +49,7 @@ def command(input_file: str, timeout: int, **where: Any) -> None:
     )
     if missing:
         raise Failure(f"there is no topic or partition {', '.join(dict.fromkeys(missing))}; nothing is imported")
+    confirm(f"Set {sum(map(len, plans.values()))} offsets of {', '.join(plans)}", yes)
     for group, plan in plans.items():
         offsets.commit(group, plan)
 

@@ -8,7 +8,7 @@ from ottla.cli.common import json_files
 from ottla.cli.common.elections import PREFERRED, UNCLEAN, elect
 from ottla.cli.common.invocation import Failure, confirm
 from ottla.cli.common.json_files import joined
-from ottla.cli.common.options import Tool, chosen
+from ottla.cli.common.options import Tool, chosen, int32
 from ottla.cli.common.output import TEXT, output_option, show
 from ottla.cli.common.reach import Reach, reaches
 
@@ -23,7 +23,7 @@ from ottla.cli.common.reach import Reach, reaches
 )
 @click.option("--all-topic-partitions", "everywhere", is_flag=True, help="Wherever it is of use.")
 @click.option("--topic", metavar="TOPIC", help="The topic; with --partition.")
-@click.option("--partition", type=click.IntRange(0), help="The partition of --topic.")
+@click.option("--partition", type=int32(0), help="The partition of --topic.")
 @click.option("--path-to-json-file", "file", metavar="FILE", help="The partitions, as JSON.")
 @click.option("--yes", is_flag=True, help="Do not ask before an unclean election.")
 @reaches

@@ -21,7 +21,7 @@ import click
 from ottla.cli.common import reach
 from ottla.cli.common.client_metrics import ClientMetrics
 from ottla.cli.common.invocation import Failure
-from ottla.cli.common.options import Tool, key_values, spelled_out
+from ottla.cli.common.options import Tool, int32, int64, key_values, spelled_out
 from ottla.cli.common.throttle import Throttle
 from ottla.protocol import apis
 
@@ -50,8 +50,8 @@ class _WithProperties(Tool):
 
 @click.command("producer-perf-test", cls=_WithProperties, short_help="Measure how fast records can be produced.")
 @click.option("--topic", required=True, help="Produce to this topic.")
-@click.option("--num-records", type=click.IntRange(1), required=True, help="How many records to produce.")
-@click.option("--record-size", type=click.IntRange(1), help="Size of a record in bytes; random letters fill it.")
+@click.option("--num-records", type=int64(1), required=True, help="How many records to produce.")
+@click.option("--record-size", type=int32(1), help="Size of a record in bytes; random letters fill it.")
 @click.option("--payload-file", metavar="FILE", help="Take payloads from this UTF-8 text, in random order.")
 @click.option("--payload-delimiter", default="\\n", show_default=True, help="What stands between two payloads.")
 @click.option("--payload-monotonic", is_flag=True, help="The payload is the record's number: 0, 1, 2, …")
@@ -63,9 +63,9 @@ class _WithProperties(Tool):
 @click.option("--command-config", metavar="FILE", help="A property file with settings of the producer.")
 @click.option("--print-metrics", is_flag=True, help="Print the producer's own counters at the end.")
 @click.option("--transactional-id", help="Produce in transactions, under this id.")
-@click.option("--transaction-duration-ms", type=click.IntRange(1), help="Commit that often. [default: 3000]")
-@click.option("--warmup-records", type=click.IntRange(0), default=0, help="Tell the first ones apart from the rest.")
-@click.option("--reporting-interval", type=click.IntRange(1), default=5000, help="Milliseconds between two lines.")
+@click.option("--transaction-duration-ms", type=int64(1), help="Commit that often. [default: 3000]")
+@click.option("--warmup-records", type=int64(0), default=0, help="Tell the first ones apart from the rest.")
+@click.option("--reporting-interval", type=int64(1), default=5000, help="Milliseconds between two lines.")
 def command(topic: str, num_records: int, throughput: float, **options: Any) -> None:
     """Produce records as fast as asked for, and print rates and latencies.
 
@@ -168,11 +168,10 @@ def _read_payloads(file: Path, delimiter: str) -> list[bytes]:
 
 def _properties(options: dict[str, Any]) -> dict[str, str]:
     """The producer's settings: Kafka's defaults for this tool, the file's, those of the command line."""
-    file = options["command_config"] or options["producer_config"]
     return {
         "client.id": "perf-producer-client",
         "buffer.memory": "33554432",  # Java's default; what waits here counts as latency
-        **reach.properties_of(file),
+        **reach.properties_of(options["command_config"], options["producer_config"]),
         **key_values(options["producer_props"], "--producer-props"),
         **key_values(options["command_property"], "--command-property"),
     }

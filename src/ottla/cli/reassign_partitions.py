@@ -21,7 +21,7 @@ from ottla.cli.common import assignments, resource_configs
 from ottla.cli.common.assignments import Assignment, Replica, as_json
 from ottla.cli.common.invocation import Failure, fail_as_kafka
 from ottla.cli.common.json_files import TopicPartition, joined
-from ottla.cli.common.options import Tool, chosen, given_only_with
+from ottla.cli.common.options import Tool, chosen, given_only_with, int32, int64
 from ottla.cli.common.output import TEXT, output_option, show
 from ottla.cli.common.reach import Reach, reaches_by_bootstrap
 from ottla.cli.common.requests import Cluster, Unreachable, error_text
@@ -66,20 +66,16 @@ PAUSE_SECONDS = 0.1
 @click.option(
     "--disallow-replication-factor-change", "keep", is_flag=True, help="Execute: keep the number of replicas."
 )
-@click.option(
-    "--throttle", type=click.IntRange(SLOWEST), metavar="BYTES", help="Execute: bytes per second of a broker."
-)
+@click.option("--throttle", type=int64(SLOWEST), metavar="BYTES", help="Execute: bytes per second of a broker.")
 @click.option(
     "--replica-alter-log-dirs-throttle",
     "directory_throttle",
-    type=click.IntRange(SLOWEST),
+    type=int64(SLOWEST),
     metavar="BYTES",
     help="Execute: bytes per second between directories.",
 )
 @click.option("--preserve-throttles", is_flag=True, help="Verify, cancel: leave throttles as they are.")
-@click.option(
-    "--timeout", "timeout_ms", type=click.IntRange(0), default=10_000, help="Ms until moves of directories begin."
-)
+@click.option("--timeout", "timeout_ms", type=int32(0), default=10_000, help="Ms until moves of directories begin.")
 @reaches_by_bootstrap
 @output_option
 @click.pass_context

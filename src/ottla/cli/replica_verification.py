@@ -25,7 +25,7 @@ import click
 from ottla.cli.common import reach
 from ottla.cli.common.events import Stop
 from ottla.cli.common.invocation import Failure
-from ottla.cli.common.options import Tool
+from ottla.cli.common.options import Tool, int32, int64
 from ottla.cli.common.requests import TIMEOUT_SECONDS, Cluster, Connection, error_text
 from ottla.cli.common.topic_filter import TopicFilter
 from ottla.protocol.batch import iter_batches
@@ -67,15 +67,13 @@ class Answer(NamedTuple):
     metavar="REGEX",
     help="Which topics: all where none is named.",
 )
-@click.option("--fetch-size", type=click.IntRange(1), default=1024 * 1024, show_default=True, help="Bytes per fetch.")
-@click.option("--max-wait-ms", type=click.IntRange(0), default=1000, show_default=True, help="How long a fetch waits.")
-@click.option(
-    "--report-interval-ms", type=click.IntRange(0), default=30_000, show_default=True, help="Between reports."
-)
+@click.option("--fetch-size", type=int32(1), default=1024 * 1024, show_default=True, help="Bytes per fetch.")
+@click.option("--max-wait-ms", type=int32(0), default=1000, show_default=True, help="How long a fetch waits.")
+@click.option("--report-interval-ms", type=int64(0), default=30_000, show_default=True, help="Between reports.")
 @click.option(
     "--time",
     "timestamp",
-    type=click.IntRange(-2),
+    type=int64(-2),
     default=LATEST,
     show_default=True,
     help="Where to begin: a timestamp, -1 (what comes from now on) or -2 (the oldest record).",

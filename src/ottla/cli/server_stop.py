@@ -14,7 +14,7 @@ import sys
 import click
 
 from ottla.cli.common.invocation import Failure, by_kafka_name
-from ottla.cli.common.options import Tool
+from ottla.cli.common.options import Tool, int32
 from ottla.cli.common.processes import RunningBroker, running_brokers, still_serves
 
 PATIENCE_SECONDS = 300.0
@@ -22,7 +22,7 @@ ROLE = "broker"  # the only role that there is
 
 
 @click.command("server-stop", cls=Tool, short_help="Stop the brokers of this user.")
-@click.option("--node-id", type=int, help="Only the broker with this id.")
+@click.option("--node-id", type=int32(), help="Only the broker with this id.")
 @click.option("--process-role", help="Only processes with this role; all have the role broker.")
 def command(node_id: int | None, process_role: str | None) -> int:
     """Stop the brokers that run on this machine under this user, and wait until they are gone."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.common.invocation import Failure, by_kafka_name, confirm, fail_as_kafka
-from ottla.cli.common.options import Tool, chosen, given_only_with, key_values
+from ottla.cli.common.options import Tool, chosen, given_only_with, int32, key_values
 from ottla.cli.common.output import JSON, output_option, show
 from ottla.cli.common.reach import Reach, broker_error, reaches
 from ottla.cli.common.topic_filter import INTERNAL_TOPICS, TopicFilter
@@ -47,8 +47,8 @@ class TopicError(Failure):
 @click.option("--delete", is_flag=True, help="Delete topics with all their data.")
 @click.option("--topic", metavar="TOPIC", help="The topic; except with --create also a regular expression.")
 @click.option("--topic-id", metavar="ID", help="Describe the topic with this id.")
-@click.option("--partitions", type=int, help="How many partitions; not given on --create: the broker's default.")
-@click.option("--replication-factor", type=int, help="How many replicas; not given: the broker's default.")
+@click.option("--partitions", type=int32(), help="How many partitions; not given on --create: the broker's default.")
+@click.option("--replication-factor", type=int32(), help="How many replicas; not given: the broker's default.")
 @click.option("--replica-assignment", metavar="0:1,1:2", help="The brokers of each partition, by hand.")
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A config of the new topic; may be repeated.")
 @click.option("--if-not-exists", is_flag=True, help="Create: it is no error if the topic exists.")
@@ -62,7 +62,7 @@ class TopicError(Failure):
 @click.option("--disable-rack-aware", is_flag=True, help="Create: place replicas without regard to racks.")
 @click.option(
     "--partition-size-limit-per-response",
-    type=click.IntRange(1),
+    type=int32(1),
     default=PARTITIONS_PER_ANSWER,
     metavar="N",
     help="Describe: so many partitions at once.",
@@ -230,8 +230,8 @@ def _parsed_assignment(text: str) -> list[list[int]]:
     placed: list[list[int]] = []
     for index, part in enumerate(text.split(",")):
         try:
-            brokers = [int(one) for one in part.split(":")]
-        except ValueError:
+            brokers = [int32(0).convert(one, None, None) for one in part.split(":")]
+        except click.BadParameter:
             raise click.UsageError(f"--replica-assignment {text!r} must be like 0:1,1:2, ids of brokers") from None
         twice = sorted({one for one in brokers if brokers.count(one) > 1})
         if twice:

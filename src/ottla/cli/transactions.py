@@ -21,7 +21,7 @@ import click
 from ottla.cli.common import transaction_requests as requests
 from ottla.cli.common.invocation import Failure, by_kafka_name, confirm
 from ottla.cli.common.json_files import TopicPartition
-from ottla.cli.common.options import Tool, given_only_with
+from ottla.cli.common.options import Tool, given_only_with, int32, int64
 from ottla.cli.common.output import JSON, output_option, show
 from ottla.cli.common.reach import Reach, reaches
 from ottla.cli.common.requests import Cluster, error_text
@@ -37,20 +37,20 @@ DEFAULT_TIMEOUT_MINUTES = 15
 @click.command("transactions", cls=Tool, short_help="Show transactions, and end those that hang.")
 @click.argument("action", type=click.Choice(ACTIONS))
 @click.option(
-    "--duration-filter", type=int, metavar="MS", help="list: only those that run longer; less than 0 means all."
+    "--duration-filter", type=int64(), metavar="MS", help="list: only those that run longer; less than 0 means all."
 )
 @click.option("--transactional-id-pattern", metavar="REGEX", help="list: only ids that the expression (RE2) fits.")
 @click.option("--transactional-id", "--transactionalId", metavar="ID", help=f"describe, {TERMINATE}: the id.")
-@click.option("--broker-id", type=int, help="describe-producers, find-hanging: ask this broker, not the leaders.")
+@click.option("--broker-id", type=int32(), help="describe-producers, find-hanging: ask this broker, not the leaders.")
 @click.option("--topic", metavar="TOPIC", help="describe-producers, abort, find-hanging: the topic.")
-@click.option("--partition", type=int, help="describe-producers, abort, find-hanging: the partition.")
-@click.option("--start-offset", type=int, help="abort: where the transaction begins.")
-@click.option("--producer-id", type=int, help="abort, of brokers before 3.0: instead of --start-offset.")
-@click.option("--producer-epoch", type=int, help="abort: with --producer-id.")
-@click.option("--coordinator-epoch", type=int, help="abort: with --producer-id.")
+@click.option("--partition", type=int32(), help="describe-producers, abort, find-hanging: the partition.")
+@click.option("--start-offset", type=int64(), help="abort: where the transaction begins.")
+@click.option("--producer-id", type=int64(), help="abort, of brokers before 3.0: instead of --start-offset.")
+@click.option("--producer-epoch", type=int32(), help="abort: with --producer-id.")
+@click.option("--coordinator-epoch", type=int32(), help="abort: with --producer-id.")
 @click.option(
     "--max-transaction-timeout",
-    type=int,
+    type=int32(),
     metavar="MINUTES",
     help=f"find-hanging: only what was open for longer; {DEFAULT_TIMEOUT_MINUTES} if not given.",
 )

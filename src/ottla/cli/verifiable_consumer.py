@@ -14,7 +14,7 @@ import click
 from ottla.cli.common import reach
 from ottla.cli.common.events import Stop, emit
 from ottla.cli.common.invocation import Failure
-from ottla.cli.common.options import Tool
+from ottla.cli.common.options import Tool, int32, int64
 
 BATCH = 500  # as many as Java's client gives at once
 POLL_SECONDS = 0.2
@@ -35,8 +35,8 @@ RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 )
 @click.option("--group-remote-assignor", help="The broker's assignor; only with the protocol consumer.")
 @click.option("--assignment-strategy", default=RANGE, help="The assignor, by its class; only with classic.")
-@click.option("--max-messages", type=int, default=-1, help="How many records; -1: until it is told to stop.")
-@click.option("--session-timeout", type=click.IntRange(1), metavar="MS", help="Session timeout; only with classic.")
+@click.option("--max-messages", type=int64(), default=-1, help="How many records; -1: until it is told to stop.")
+@click.option("--session-timeout", type=int32(1), metavar="MS", help="Session timeout; only with classic.")
 @click.option("--verbose", is_flag=True, help="Tell each record.")
 @click.option("--enable-autocommit", is_flag=True, help="Let the client commit offsets by itself.")
 @click.option(
@@ -50,7 +50,7 @@ RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 def command(topic: str, max_messages: int, verbose: bool, enable_autocommit: bool, **options: Any) -> None:
     """Consume a topic as a member of a group, and print as JSON what is read, committed, assigned and revoked."""
     properties = _properties(options, enable_autocommit)
-    brokers = reach.find(options["bootstrap_server"] or options["broker_list"], None, properties)
+    brokers = reach.find(reach.first_given(options["bootstrap_server"], options["broker_list"]), None, properties)
     stop = Stop()
     with stop.on_signals():
         consumer = brokers.consumer()
@@ -71,7 +71,7 @@ def command(topic: str, max_messages: int, verbose: bool, enable_autocommit: boo
 
 def _properties(options: dict[str, Any], autocommit: bool) -> dict[str, str]:
     properties = {
-        **reach.properties_of(options["command_config"] or options["consumer_config"]),
+        **reach.properties_of(options["command_config"], options["consumer_config"]),
         "group.id": options["group_id"],
         "enable.auto.commit": "true" if autocommit else "false",
         "auto.offset.reset": options["reset_policy"],

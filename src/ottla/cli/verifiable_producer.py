@@ -13,7 +13,7 @@ import click
 
 from ottla.cli.common import reach
 from ottla.cli.common.events import Stop, emit
-from ottla.cli.common.options import Tool
+from ottla.cli.common.options import Tool, int32, int64
 from ottla.cli.common.throttle import Throttle
 
 ERRORS = "org.apache.kafka.common.errors"
@@ -37,12 +37,12 @@ CLASSES = {
 @click.option("--topic", required=True, help="Produce to this topic.")
 @click.option("--bootstrap-server", metavar="HOST:PORT,...", help="The brokers.")
 @click.option("--broker-list", metavar="HOST:PORT,...", help="The same as --bootstrap-server.")
-@click.option("--max-messages", type=int, default=-1, help="How many records; -1: until it is told to stop.")
-@click.option("--throughput", type=int, default=-1, help="Records a second, about; -1: as many as possible.")
+@click.option("--max-messages", type=int64(), default=-1, help="How many records; -1: until it is told to stop.")
+@click.option("--throughput", type=int64(), default=-1, help="Records a second, about; -1: as many as possible.")
 @click.option("--acks", type=click.Choice(["-1", "0", "1"]), default="-1", help="Acknowledgements that are awaited.")
-@click.option("--message-create-time", type=int, default=-1, help="Timestamps begin there, in ms since 1970.")
-@click.option("--value-prefix", type=int, help="A number and a dot before each value.")
-@click.option("--repeating-keys", type=click.IntRange(1), help="Keys 0, 1, … below this number, again and again.")
+@click.option("--message-create-time", type=int64(), default=-1, help="Timestamps begin there, in ms since 1970.")
+@click.option("--value-prefix", type=int32(), help="A number and a dot before each value.")
+@click.option("--repeating-keys", type=int32(1), help="Keys 0, 1, … below this number, again and again.")
 @click.option("--command-config", metavar="FILE", help="A property file with settings of the producer.")
 @click.option("--producer.config", "producer_config", metavar="FILE", help="The same as --command-config.")
 def command(topic: str, max_messages: int, throughput: int, acks: str, **options: Any) -> None:
@@ -50,9 +50,9 @@ def command(topic: str, max_messages: int, throughput: int, acks: str, **options
     properties = {
         "acks": acks,
         "retries": "0",
-        **reach.properties_of(options["command_config"] or options["producer_config"]),
+        **reach.properties_of(options["command_config"], options["producer_config"]),
     }
-    brokers = reach.find(options["bootstrap_server"] or options["broker_list"], None, properties)
+    brokers = reach.find(reach.first_given(options["bootstrap_server"], options["broker_list"]), None, properties)
     run = Run(topic, options["message_create_time"], options["value_prefix"], options["repeating_keys"])
     stop = Stop()
     with stop.on_signals():

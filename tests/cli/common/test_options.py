@@ -1,7 +1,7 @@
 import click
 import pytest
 
-from ottla.cli.common.options import Tool, chosen, key_values
+from ottla.cli.common.options import Tool, chosen, int32, int64, key_values
 
 
 @click.command(cls=Tool)
@@ -9,7 +9,8 @@ from ottla.cli.common.options import Tool, chosen, key_values
 @click.option("--broker-list")
 @click.option("--under-replicated-partitions", is_flag=True)
 @click.option("--list", "list_", is_flag=True)
-@click.option("--shift-by", type=int)
+@click.option("--shift-by", type=int64())
+@click.option("--partitions", type=int32(1))
 @click.option("--property", multiple=True)
 @click.option("--codec", is_flag=False, flag_value="gzip", default="none")
 @click.argument("rest", nargs=-1)
@@ -31,6 +32,8 @@ def parsed(*words: str) -> dict[str, object]:
         (["--bootstrap-server", "--list"], {"bootstrap_server": "--list"}),
         (["--shift-by", "-2"], {"shift_by": -2}),
         (["--shift-by=-2"], {"shift_by": -2}),
+        (["--shift-by", "9223372036854775807"], {"shift_by": 2**63 - 1}),
+        (["--prop", "zażółć"], {"property": ("zażółć",)}),
         (["-l", "a", "--", "-x"], {"list_": True, "rest": ("a", "-x")}),
         (["--prop", "a=b=c", "--property", "k=--v"], {"property": ("a=b=c", "k=--v")}),
         (["--codec", "--list"], {"codec": "gzip", "list_": True}),
@@ -48,6 +51,13 @@ def test_options_are_read_as_kafkas_tools_read_them(words: list[str], expected: 
         (["--lits"], "no option --lits; did you mean --list?"),
         (["-zz"], "no option -zz"),
         (["--bootstrap-server"], "requires an argument"),
+        (["--shift-by", "9223372036854775808"], "9223372036854775808 does not fit 64 bits"),
+        (["--shift-by", "-9223372036854775809"], "does not fit 64 bits"),
+        (["--partitions", "2147483648"], "2147483648 does not fit 32 bits"),
+        (["--partitions", "0"], "0 is not in the range x>=1"),
+        (["--partitions", "9" * 5000], "is not a valid integer"),
+        (["--property", "caf\udce9"], "is not UTF-8"),
+        (["--", "caf\udce9"], "is not UTF-8"),
     ],
 )
 def test_an_option_that_cannot_be_told_is_refused(words: list[str], told: str) -> None:

@@ -19,6 +19,30 @@ from ottla import __version__
 from ottla.config.errors import nearest
 
 
+class Number(click.types.IntParamType):
+    """A whole number of so many bits, as the protocol and librdkafka hold it."""
+
+    def __init__(self, bits: int, least: int | None) -> None:
+        self._bits = bits
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number: int = super().convert(value, param, ctx)
+        if not -(2 ** (self._bits - 1)) <= number < 2 ** (self._bits - 1):
+            self.fail(f"{number} does not fit {self._bits} bits.", param, ctx)
+        if self._least is not None and number < self._least:
+            self.fail(f"{number} is not in the range x>={self._least}.", param, ctx)
+        return number
+
+
+def int32(least: int | None = None) -> Number:
+    return Number(32, least)
+
+
+def int64(least: int | None = None) -> Number:
+    return Number(64, least)
+
+
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         click.echo(__version__)
@@ -44,6 +68,7 @@ class Tool(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:  # a shell that asks for completions is not told of errors
             args = spelled_out(args, self.get_params(ctx), ctx)
+            _refuse_other_than_utf8(args, ctx)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -82,6 +107,16 @@ def spelled_out(args: Iterable[str], params: Iterable[click.Parameter], ctx: cli
         if not equals and not option.is_flag and not option.count and option._flag_needs_value is False:
             done += _values(rest, option.nargs)
     return done
+
+
+def _refuse_other_than_utf8(args: Iterable[str], ctx: click.Context) -> None:
+    """Names and settings are UTF-8 on the wire; librdkafka's binding crashes on words that are not."""
+    for word in args:
+        if not word.isascii():
+            try:
+                word.encode()
+            except UnicodeEncodeError:
+                raise click.UsageError(f"{word!r} is not UTF-8", ctx) from None
 
 
 def _values(rest: Any, count: int) -> list[str]:

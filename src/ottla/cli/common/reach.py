@@ -85,8 +85,8 @@ class Reach:
             try:
                 socket.create_connection((host, port), CONNECT_SECONDS).close()
                 return
-            except OSError as error:
-                refusals.append(f"{host}:{port}: {error.strerror or error}")
+            except (OSError, UnicodeError) as error:  # a name that IDNA does not allow
+                refusals.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}")
         raise requests.Unreachable("no broker answers at " + "; ".join(refusals))
 
     def _settings(self, properties: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -117,13 +117,22 @@ def reaches_by_bootstrap(function: F) -> F:
         **options: Any,
     ) -> Any:
         properties = properties_of(command_config)
-        return function(*arguments, reach=find(bootstrap_server or older_name, zookeeper, properties), **options)
+        return function(
+            *arguments, reach=find(first_given(bootstrap_server, older_name), zookeeper, properties), **options
+        )
 
     return command  # type: ignore[return-value]
 
 
+def first_given(*values: str | None) -> str | None:
+    """Of options that mean the same, the first that was given, even if it is empty."""
+    return next((one for one in values if one is not None), None)
+
+
 def find(servers: str | None, zookeeper: str | None = None, properties: Mapping[str, str] | None = None) -> Reach:
     """The brokers that the options name."""
+    if servers == "" or zookeeper == "":  # a variable of a script that is not set: not the broker on this host
+        raise click.UsageError("the address of the brokers is empty: HOST:PORT,… is wanted")
     settings = dict(properties or {})
     in_file = settings.pop("bootstrap.servers", None)
     if not servers and zookeeper:
@@ -132,8 +141,9 @@ def find(servers: str | None, zookeeper: str | None = None, properties: Mapping[
     return Reach(servers or in_file or os.environ.get(ENVIRONMENT) or DEFAULT_SERVER, settings)
 
 
-def properties_of(file: str | None) -> dict[str, str]:
-    """What a property file of a client says; nothing where no file is named."""
+def properties_of(*files: str | None) -> dict[str, str]:
+    """What a property file of a client says, the first that is named; nothing where none is."""
+    file = first_given(*files)
     if file is None:
         return {}
     try:
@@ -177,7 +187,7 @@ def _listens(server: str) -> bool:
     try:
         socket.create_connection((host or port, int(port) if host else 2181), ZOOKEEPER_SECONDS).close()
         return True
-    except (OSError, ValueError, OverflowError):
+    except (OSError, ValueError, OverflowError):  # ValueError: of int, and of IDNA
         return False
 
 

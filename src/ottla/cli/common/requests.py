@@ -15,7 +15,7 @@ from typing import Any
 from ottla import __version__
 from ottla.cli.common.invocation import Failure
 from ottla.protocol import apis, codec
-from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.errors import ErrorCode, ProtocolError, UnencodableValue
 from ottla.protocol.messages import ApiVersionsRequest, MetadataRequest, MetadataResponse
 
 CLIENT_ID = "ottla-cli"
@@ -35,7 +35,7 @@ def parse_servers(text: str) -> list[tuple[str, int]]:
         if not colon:
             host, port = port, "9092"
         host = host.removeprefix("PLAINTEXT://").strip("[]")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
             raise Failure(f"{one.strip()!r} is no address of a broker: HOST:PORT is")
         found.append((host, int(port)))
     return found
@@ -48,8 +48,9 @@ class Connection:
         self.address = f"{host}:{port}"
         try:
             self._socket = socket.create_connection((host, port), timeout)
-        except OSError as error:
-            raise Unreachable(f"no broker answers at {self.address}: {error.strerror or error}") from error
+        except (OSError, UnicodeError) as error:  # a name that IDNA does not allow
+            words = getattr(error, "strerror", None) or error
+            raise Unreachable(f"no broker answers at {self.address}: {words}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
         self.served: dict[int, tuple[int, int]] = {}
@@ -81,7 +82,10 @@ class Connection:
         self._correlation_id += 1
         key = apis.API_KEYS[name]
         header = apis.encode_request_header(key, version, self._correlation_id, CLIENT_ID)
-        body = codec.encode(request, version)
+        try:
+            body = codec.encode(request, version)
+        except UnencodableValue as error:
+            raise Failure(str(error)) from error
         try:
             self._socket.sendall(_SIZE.pack(len(header) + len(body)) + header + body)
             frame = self._exactly(_SIZE.unpack(self._exactly(4))[0])
