@@ -3,11 +3,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.groups.records import Committed, offset_key, offset_value
+from ottla.testing import BrokerProcess
 from support.consoles import Consoles, consoles, fresh
 
 __all__ = ["consoles"]
@@ -234,3 +236,82 @@ def test_when_nobody_reads_it_ends(consoles: Consoles) -> None:
         err = process.stderr.read().decode()
         assert process.wait(30) == 0
     assert err.startswith("Unable to write to standard out, closing consumer.\nProcessed a total of ")
+
+
+@pytest.fixture(scope="module")
+def quick_groups() -> Iterator[str]:
+    """A broker whose groups do not wait for more members."""
+    overrides = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+    with BrokerProcess(overrides=overrides) as broker:
+        yield broker.bootstrap
+
+
+def test_a_group_goes_on_behind_what_was_shown(consoles: Consoles, quick_groups: str) -> None:
+    consoles.bootstrap = quick_groups
+    topic, group = fresh("continued"), fresh("group")
+    consoles.produce(topic, b"1\n2\n3\n4\n5\n")
+    words = ["console-consumer", "--topic", topic, "--consumer-property", f"group.id={group}", "--from-beginning"]
+    assert consoles.run(*words, "--max-messages", "2")[0] == b"1\n2\n"
+    assert consoles.run(*words, "--max-messages", "2", "--group", group)[0] == b"3\n4\n"
+    out, _ = consoles.run(*words, "--max-messages", "1", "--consumer-property", "group.protocol=consumer")
+    assert out == b"5\n"
+
+
+def test_a_record_that_could_not_be_shown_comes_again(consoles: Consoles, quick_groups: str) -> None:
+    consoles.bootstrap = quick_groups
+    topic, group = fresh("again"), fresh("group")
+    consoles.fill(topic, (None, b"\0" * 8), (None, b"bad"), (None, b"\0" * 8))
+    words = ["console-consumer", "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "3"]
+    numbers = ["--property", "value.deserializer=org.apache.kafka.common.serialization.LongDeserializer"]
+    out, err = consoles.run(*words, *numbers)
+    assert (consoles.status, out) == (1, b"0\n")
+    assert "at offset 1: LongDeserializer: 3 bytes of data" in err
+    out, _ = consoles.run(*words[:-1], "2")
+    assert out == b"bad\n" + b"\0" * 8 + b"\n"
+
+
+def test_without_a_group_nothing_is_committed_and_the_old_is_left_out(consoles: Consoles, quick_groups: str) -> None:
+    consoles.bootstrap = quick_groups
+    topic = fresh("nobody")
+    consoles.produce(topic, b"old\n")
+    for _ in range(2):
+        out, _err = consoles.run("console-consumer", "--topic", topic, "--from-beginning", "--max-messages", "1")
+        assert out == b"old\n"
+    assert consoles.run("console-consumer", "--topic", topic, "--timeout-ms", "500")[0] == b""
+
+
+@pytest.mark.parametrize(
+    ("choice", "pattern", "expected"),
+    [
+        ("--include", "{0}-a|{0}-b", [b"a", b"b"]),
+        ("--include", "{0}-.{{1,2}}", [b"a", b"b", b"cc"]),
+        ("--whitelist", "{0}-a,{0}-cc", [b"a", b"cc"]),
+        ("--blacklist", "(?!{0}).*|.*-b", [b"a", b"cc"]),
+    ],
+)
+def test_topics_are_chosen_by_pattern(
+    consoles: Consoles, quick_groups: str, choice: str, pattern: str, expected: list[bytes]
+) -> None:
+    consoles.bootstrap = quick_groups
+    name = fresh("chosen")
+    for end in ("a", "b", "cc"):
+        consoles.produce(f"{name}-{end}", end.encode() + b"\n")
+    out, _ = consoles.run(
+        "console-consumer", choice, pattern.format(name), "--from-beginning", "--max-messages", str(len(expected))
+    )
+    assert sorted(out.split()) == expected
+
+
+def test_topics_that_come_later_are_found(consoles: Consoles, quick_groups: str) -> None:
+    consoles.bootstrap = quick_groups
+    name = fresh("later")
+    words = [sys.executable, "-m", "ottla.cli", "console-consumer", "--include", f"{name}.*", "--from-beginning"]
+    words += ["--consumer-property", "metadata.max.age.ms=200", "--max-messages", "2"]
+    environment = {**os.environ, "OTTLA_BOOTSTRAP_SERVER": quick_groups}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        consoles.produce(f"{name}-1", b"first\n")
+        assert process.stdout.readline() == b"first\n"
+        consoles.produce(f"{name}-2", b"second\n")
+        assert process.stdout.readline() == b"second\n"
+        assert process.wait(30) == 0

@@ -7,6 +7,8 @@ import pytest
 from ottla.cli import main
 from ottla.groups.records import Committed, offset_key, offset_value
 from ottla.protocol.records import Record, build_batch
+from ottla.testing import BrokerProcess
+from support.tools import Tool
 
 
 @pytest.fixture
@@ -112,3 +114,19 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+def test_an_index_is_checked_and_its_log_is_dumped_by_the_name_of_kafkas_class(
+    ottla_broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = ("x" * 5000 + "\n") * 3 + "poison\n"  # an entry of the index for every 4096 bytes
+    assert Tool("kafka-console-producer", ottla_broker.bootstrap)("--topic my-topic --sync", typed).status == 0
+    ottla_broker.stop()  # cuts the index to its size
+    log = ottla_broker.data_dir / "my-topic-0" / "00000000000000000000.log"
+    words = ["kafka.tools.DumpLogSegments", "--index-sanity-check", "--print-data-log", "--files"]
+    assert main.run_by_kafka_name("kafka-run-class.sh", [*words, f"{log.with_suffix('.index')},{log}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"Dumping {log.with_suffix('.index')}"
+    assert lines[1] == f"{log.with_suffix('.index')} passed sanity check."
+    assert lines[2:4] == [f"Dumping {log}", "Log starting offset: 0"]
+    assert lines[-1].endswith(" payload: poison")

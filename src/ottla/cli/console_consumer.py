@@ -28,7 +28,7 @@ from ottla.cli.console.formatters import Formatter, formatter
 from ottla.cli.console.serialization import Unserializable
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer, Message, TopicPartition
 
 FORMATTER = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 MAX_BATCH = 500  # Java's max.poll.records
@@ -212,6 +212,10 @@ class Subscription:
         self._next_look = 0.0
         self._consumer: Consumer = brokers.consumer()
         self._stores = partition is None
+        self._positions: dict[tuple[str | None, int | None], int] = {}  # behind what was shown, while it is assigned
+        cooperative = "cooperative" in brokers.properties.get("partition.assignment.strategy", "").lower()
+        eager = not cooperative and brokers.properties.get("group.protocol", "classic").lower() == "classic"
+        self._callbacks: dict[str, Any] = {"on_assign": self._assigned} if eager else {}
         if isinstance(wanted, str):
             self._begin(wanted, partition, start)
 
@@ -223,11 +227,19 @@ class Subscription:
         if found.error is not None and found.error.name() not in PASSING:
             raise Failure(f"{topic}: {kafka_error(found.error)}")
         if partition is None:
-            self._consumer.subscribe([topic])
+            self._consumer.subscribe([topic], **self._callbacks)
         elif found.partitions and partition not in found.partitions:
             raise Failure(f"topic {topic} has no partition {partition}: the last one is {max(found.partitions)}")
         else:
             self._consumer.assign([TopicPartition(topic, partition, start)])
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Go on in partitions that are kept, as Java's consumer does; librdkafka would begin where is committed."""
+        kept = {(one.topic, one.partition) for one in partitions}
+        self._positions = {place: offset for place, offset in self._positions.items() if place in kept}
+        for one in partitions:
+            one.offset = self._positions.get((one.topic, one.partition), one.offset)
+        consumer.assign(partitions)
 
     def records(self, most: int) -> list[Message]:
         """What has come, at most so many; waits a moment where there is nothing."""
@@ -248,13 +260,14 @@ class Subscription:
         topics = wanted.among(self._consumer.list_topics(timeout=METADATA_SECONDS).topics)
         self._next_look = now + (self._refresh_seconds if topics else min(UNMATCHED_SECONDS, self._refresh_seconds))
         if topics and topics != self._topics:
-            self._consumer.subscribe(topics)
+            self._consumer.subscribe(topics, **self._callbacks)
             self._topics = topics
 
     def shown(self, messages: list[Message]) -> None:
         """These have been written out: they may be committed."""
         if self._stores:
-            for last in {(message.topic(), message.partition()): message for message in messages}.values():
+            for place, last in {(message.topic(), message.partition()): message for message in messages}.items():
+                self._positions[place] = (last.offset() or 0) + 1
                 try:
                     self._consumer.store_offsets(message=last)
                 except Exception as error:  # a partition that was taken away meanwhile is another's to commit

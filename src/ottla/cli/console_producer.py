@@ -45,6 +45,7 @@ DEFAULTS = {"client.id": "console-producer", "delivery.timeout.ms": "120000"}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ENCODER = "kafka.serializer.DefaultEncoder"
 LINE_READER = "org.apache.kafka.tools.LineMessageReader"
+ANSWER_SECONDS = 10.0  # for metadata, however short a record may block
 FIRST_PATIENCE_SECONDS, MOST_PATIENCE_SECONDS = 0.1, 1.0
 
 
@@ -184,18 +185,16 @@ class Sender:
         asked = 0
         while True:
             asked += 1
-            found = self._producer.list_topics(topic, max(self._block_seconds, 1.0)).topics[topic]
+            found = self._producer.list_topics(topic, max(self._block_seconds, ANSWER_SECONDS)).topics[topic]
             if found.error is None and found.partitions:
                 return
             problem = found.error.name() if found.error is not None else "LEADER_NOT_AVAILABLE"
             if found.error is not None and not found.error.retriable() and problem not in CURABLE:
                 raise Failure(f"{topic}: {kafka_error(found.error)}")
+            told = f"{{{topic}={CURABLE.get(problem, problem)}}}"
+            click.echo(f"WARN Error while fetching metadata with correlation id {asked} : {told}", err=True)
             if time.monotonic() + patience > deadline:
                 raise Failure(f"Topic {topic} not present in metadata after {self._block_seconds * 1000:.0f} ms.")
-            problem = CURABLE.get(problem, problem)
-            click.echo(
-                f"WARN Error while fetching metadata with correlation id {asked} : {{{topic}={problem}}}", err=True
-            )
             time.sleep(patience)
             patience = min(2 * patience, MOST_PATIENCE_SECONDS)
 
