@@ -107,6 +107,7 @@ def _commit(broker: Broker, body: Body, response: Response, wanted: Wanted, defe
         broker.groups.now(),
         version=AS_OFFSET_COMMIT,
         transactional=True,
+        partitions=((name, one.partition_index) for name, one, _ in wanted),
     )
     if isinstance(effects, ErrorCode):
         deferred(_refuse(response, wanted, effects))

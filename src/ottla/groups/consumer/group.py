@@ -26,18 +26,14 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any
 
-from ottla.config.patterns import IllegalPattern
 from ottla.groups.classic.requests import Client, Settings
-from ottla.groups.consumer import classic_members, migration, records
+from ottla.groups.consumer import classic_members, heartbeats, migration, records
 from ottla.groups.consumer.assignors import ASSIGNORS, NOTHING, Assignment, Subscriber
 from ottla.groups.consumer.faults import Fault
 from ottla.groups.consumer.members import (
     JOINING,
-    LEAVING,
     LEAVING_FOR_A_WHILE,
-    NO_TIMEOUT,
     REVOKING,
-    WAITING,
     Member,
     Owned,
     Profile,
@@ -54,11 +50,9 @@ log = logging.getLogger(__name__)
 
 CONSUMER = "consumer"
 MEMBER_EPOCHS = 9  # version of OffsetCommit that members of this protocol use
-SOON_MS = 1000  # when a member that waits for partitions is to ask again
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
 
 Body = messages.ConsumerGroupHeartbeatRequest
-Response = messages.ConsumerGroupHeartbeatResponse
 
 
 class ConsumerGroup:
@@ -102,120 +96,27 @@ class ConsumerGroup:
         self._owners: dict[tuple[bytes, int], str] = {}
         self._hashed: frozenset[str] | None = None  # topics that metadata_hash is known to stand for
 
-    # -- ConsumerGroupHeartbeat ------------------------------------------------------------------------------------
+    # -- the protocols --------------------------------------------------------------------------------------------
 
     def consumer_heartbeat(self, body: Body, client: Client, to: Any, now: int) -> list[Effect]:
         """The last effect is the answer. With an error in it, nothing has changed."""
-        out: list[Effect] = []
-        try:
-            if body.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE):
-                answer = self._leave(out, body, now)
-            else:
-                answer = self._heartbeat(out, body, client, now)
-        except Fault as fault:
-            out = []
-            answer = Response(error_code=fault.code, error_message=fault.message)
-        out.append(Reply(to, answer))
-        return out
+        return heartbeats.serve(self, body, client, to, now)
 
-    def _heartbeat(self, out: list[Effect], body: Body, client: Client, now: int) -> Response:
-        settings = self.world.settings(self.id)
-        self.check_room(body.member_id, settings.max_size)
-        reported = None if body.topic_partitions is None else _reported(body.topic_partitions)
-        known = self._known(body, reported)
-        had = _partitions(known.assigned) if known is not None else None
-        profile = _updated(known.profile if known is not None else Profile(), body, client)
-        is_new_pattern = self._match(profile.regex)
-        member, has_changed = self.settle(out, known, body.member_id, profile, rejoins=body.member_epoch == JOINING)
-        if is_new_pattern:
-            out.append(self._pattern_record(profile.regex))
-        if has_changed or not self.epoch:
-            self.raise_epoch(out)
-        self.assign_if_due(out)
-        self.reconcile(out, member, reported, now, has_changed=has_changed)
-        out.append(Timer(("session", member.id), now + settings.session_timeout_ms))
-        answer = Response(
-            member_id=member.id, member_epoch=member.epoch, heartbeat_interval_ms=self._next_heartbeat(member)
-        )
-        is_full = (
-            body.rebalance_timeout_ms != NO_TIMEOUT
-            and (body.subscribed_topic_names is not None or body.subscribed_topic_regex is not None)
-            and reported is not None
-        )
-        if body.member_epoch == JOINING or is_full or had != _partitions(member.assigned):
-            answer.assignment = Response.Assignment(
-                topic_partitions=[
-                    Response.TopicPartitions(topic_id=topic, partitions=list(partitions))
-                    for topic, partitions in member.assigned.items()
-                ]
-            )
-        return answer
+    def join(
+        self, body: messages.JoinGroupRequest, client: Client, to: Any, now: int, *, new_id: str, settings: Settings
+    ) -> list[Effect]:
+        return classic_members.join(self, body, client, to, now, new_id)
 
-    def _next_heartbeat(self, member: Member) -> int:
-        settings = self.world.settings(self.id)
-        interval = settings.heartbeat_interval_ms
-        if self.target_epoch < self.epoch:
-            due = self.assigned_at + settings.assignment_interval_ms - self.world.now_ms()
-            return min(interval, max(due, 1))
-        return min(interval, SOON_MS) if member.state is WAITING else interval
+    def sync(self, body: messages.SyncGroupRequest, to: Any, now: int) -> list[Effect]:
+        return classic_members.sync(self, body, to, now)
 
-    def _known(self, body: Body, reported: Reported | None) -> Member | None:
-        """The member that speaks, or whose place it takes; None for a new one."""
-        joins = body.member_epoch == JOINING
-        if body.instance_id is not None and not joins:
-            known: Member | None = self.check_instance(body.member_id, body.instance_id)
-        elif body.instance_id is not None and body.instance_id in self.static:
-            known = self.members[self.static[body.instance_id]]
-            # The same member may join again: the answer to its first try was lost, or it has been fenced.
-            if known.id != body.member_id and known.profile.classic is None and known.epoch != LEAVING_FOR_A_WHILE:
-                raise Fault(
-                    ErrorCode.UNRELEASED_INSTANCE_ID,
-                    f"Static member {body.member_id} with instance id {body.instance_id} cannot join the group because "
-                    f"the instance id is owned by {known.id} member.",
-                )
-        else:
-            known = self.members.get(body.member_id)
-            if known is None and not joins:
-                raise self.unknown(body.member_id)
-        if known is not None and not joins:
-            _check_epoch(known, body.member_epoch, reported)
-        return known
+    def heartbeat(self, body: messages.HeartbeatRequest, to: Any, now: int) -> list[Effect]:
+        return classic_members.heartbeat(self, body, to, now)
 
-    def _match(self, pattern: str) -> bool:
-        """Match a pattern that is new to the group; returns whether it is."""
-        if not pattern or pattern in self.subscriptions.topics_of_pattern:
-            return False
-        try:
-            self.subscriptions.match(pattern, self.world.image.topics)
-        except IllegalPattern as error:
-            raise Fault(
-                ErrorCode.INVALID_REGULAR_EXPRESSION,
-                f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}.",
-            ) from None
-        return True
-
-    def _pattern_record(self, pattern: str) -> Write:
-        return records.pattern_record(
-            self.id, pattern, self.subscriptions.topics_of_pattern[pattern], self.world.now_ms()
-        )
-
-    def _leave(self, out: list[Effect], body: Body, now: int) -> Response:
-        if body.instance_id is None:
-            member = self.members.get(body.member_id)
-            if member is None:
-                raise self.unknown(body.member_id)
-        else:
-            member = self.check_instance(body.member_id, body.instance_id)
-        if body.instance_id is not None and body.member_epoch == LEAVING_FOR_A_WHILE:
-            log.info("group %s: static member %s leaves for a while", self.id, member.id)
-            self.own(member, member.assigned, {})
-            member.epoch = LEAVING_FOR_A_WHILE
-            self._stop_waiting_for_revocation(out, member)
-            out.append(records.member_state_record(self.id, member))
-        else:
-            log.info("group %s: %s leaves", self.id, member.id)
-            self.fence(out, [member], now)
-        return Response(member_id=member.id, member_epoch=body.member_epoch)
+    def leave(
+        self, leaving: Sequence[messages.LeaveGroupRequest.Member], to: Any, now: int, *, version: int
+    ) -> list[Effect]:
+        return classic_members.leave(self, leaving, to, now, version)
 
     # -- checks ----------------------------------------------------------------------------------------------------
 
@@ -344,6 +245,10 @@ class ConsumerGroup:
         if names != self._hashed:
             self.metadata_hash, self._hashed = metadata_hash(names, self.world.image), names
 
+    def pattern_record(self, pattern: str) -> Write:
+        topics = self.subscriptions.topics_of_pattern[pattern]
+        return records.pattern_record(self.id, pattern, topics, self.world.now_ms())
+
     def assign_if_due(self, out: list[Effect], *, at_once: bool = False) -> None:
         """Work out a target for the group's epoch, unless that was done a moment ago for another."""
         if self.target_epoch >= self.epoch:
@@ -408,9 +313,9 @@ class ConsumerGroup:
             member.timed_epoch = member.epoch
             out.append(Timer(("revoke", member.id), now + member.profile.rebalance_timeout_ms))
         else:
-            self._stop_waiting_for_revocation(out, member)
+            self.revokes_no_more(out, member)
 
-    def _stop_waiting_for_revocation(self, out: list[Effect], member: Member) -> None:
+    def revokes_no_more(self, out: list[Effect], member: Member) -> None:
         member.timed_epoch = None
         out.append(Timer(("revoke", member.id), None))
 
@@ -426,24 +331,6 @@ class ConsumerGroup:
         for partition in member.owned():
             if owners.setdefault(partition, member.id) != member.id:
                 raise AssertionError(f"group {self.id}: {partition} is owned by {owners[partition]}")
-
-    # -- the classic protocol --------------------------------------------------------------------------------------
-
-    def join(
-        self, body: messages.JoinGroupRequest, client: Client, to: Any, now: int, *, new_id: str, settings: Settings
-    ) -> list[Effect]:
-        return classic_members.join(self, body, client, to, now, new_id)
-
-    def sync(self, body: messages.SyncGroupRequest, to: Any, now: int) -> list[Effect]:
-        return classic_members.sync(self, body, to, now)
-
-    def heartbeat(self, body: messages.HeartbeatRequest, to: Any, now: int) -> list[Effect]:
-        return classic_members.heartbeat(self, body, to, now)
-
-    def leave(
-        self, leaving: Sequence[messages.LeaveGroupRequest.Member], to: Any, now: int, *, version: int
-    ) -> list[Effect]:
-        return classic_members.leave(self, leaving, to, now, version)
 
     # -- time and place --------------------------------------------------------------------------------------------
 
@@ -486,7 +373,7 @@ class ConsumerGroup:
         out: list[Effect] = []
         topics = self.world.image.topics
         rematched = self.subscriptions.topics_changed(names, topics)
-        out += [self._pattern_record(pattern) for pattern in rematched]
+        out += [self.pattern_record(pattern) for pattern in rematched]
         if rematched or any(name in self.subscriptions for name in names):
             read = self.subscriptions.all()
             if rematched or metadata_hash(read, self.world.image) != self.metadata_hash:
@@ -576,49 +463,3 @@ _REASONS = {
     "join": "it has not joined again in time",
     "sync": "it has not asked for its assignment in time",
 }
-
-
-def _updated(profile: Profile, body: Body, client: Client) -> Profile:
-    """Only what a heartbeat names changes."""
-    return Profile(
-        profile.instance_id if body.instance_id is None else body.instance_id,
-        profile.rack_id if body.rack_id is None else body.rack_id,
-        client.id,
-        client.host,
-        profile.topics if body.subscribed_topic_names is None else frozenset(body.subscribed_topic_names),
-        profile.regex if body.subscribed_topic_regex is None else body.subscribed_topic_regex,
-        profile.rebalance_timeout_ms if body.rebalance_timeout_ms == NO_TIMEOUT else body.rebalance_timeout_ms,
-        profile.assignor if body.server_assignor is None else body.server_assignor,
-    )
-
-
-def _check_epoch(member: Member, epoch: int, reported: Reported | None) -> None:
-    if epoch == member.epoch:
-        return
-    is_retry = (
-        epoch == member.previous_epoch
-        and reported is not None
-        and all(
-            partition in member.assigned.get(topic, ())
-            for topic, partitions in reported.items()
-            for partition in partitions
-        )
-    )
-    if epoch > member.epoch or not is_retry:
-        raise Fault(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a {'greater' if epoch > member.epoch else 'smaller'} member epoch "
-            f"({epoch}) than the one known by the group coordinator ({member.epoch}). The member must abandon all its "
-            "partitions and rejoin.",
-        )
-
-
-def _reported(listed: Iterable[Body.TopicPartitions]) -> Reported:
-    found: dict[bytes, set[int]] = {}
-    for one in listed:
-        found.setdefault(bytes(one.topic_id), set()).update(one.partitions)
-    return found
-
-
-def _partitions(owned: Owned) -> dict[bytes, set[int]]:
-    return {topic: set(partitions) for topic, partitions in owned.items() if partitions}
