@@ -22,6 +22,7 @@ from ottla.protocol.schema import schema_of
 from ottla.testing import BrokerProcess
 from ottla.testing.process import BrokerFailed
 from support.apache_kafka import dump_log_segments
+from support.consumer_wire import ConsumerMember, describe
 from support.group_wire import fetch
 from support.kafka_story import State, Story, look, read_all
 from support.wire import Wire
@@ -124,6 +125,26 @@ def test_groups_find_the_offsets_that_they_committed_to_kafka(adopted: BrokerPro
     assert [one[:3] for one in found] == [("plain", 0, 5)]
 
 
+def test_members_of_consumer_groups_go_on_with_what_kafka_gave_them(adopted: BrokerProcess) -> None:
+    wire = Wire("127.0.0.1", adopted.port)
+    while (group := describe(wire, "newcomers")[0]).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        pass
+    seen = {one.member_id: one for one in group.members}
+    assert (seen["one"].subscribed_topic_regex, seen["two"].subscribed_topic_names) == ("pla.*", ["plain"])
+    members = [ConsumerMember(wire, "newcomers", id=name) for name in seen]
+    for member in members:
+        member.epoch = seen[member.id].member_epoch
+        member.given = {one.topic_id: one.partitions for one in seen[member.id].assignment.topic_partitions}
+    before = [member.partitions for member in members]
+    assert sorted(before) == [[0], [1]]
+    members[0].settle(members[1])
+    assert [member.partitions for member in members] == before
+    assert [one[2] for one in fetch(wire, "newcomers")] == [7]
+    for member in members:
+        member.send(member_epoch=-1)
+    wire.close()
+
+
 def test_it_says_what_it_found_and_asks_first(
     story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +193,16 @@ def test_records_of_the_metadata_log_are_written_back_as_kafka_wrote_them(story:
 
 
 COORDINATORS = {
-    "__consumer_offsets": {1: ("OffsetCommitKey", "OffsetCommitValue"), 2: ("GroupMetadataKey", "GroupMetadataValue")},
+    "__consumer_offsets": {
+        1: ("OffsetCommitKey", "OffsetCommitValue"),
+        2: ("GroupMetadataKey", "GroupMetadataValue"),
+        3: ("ConsumerGroupMetadataKey", "ConsumerGroupMetadataValue"),
+        5: ("ConsumerGroupMemberMetadataKey", "ConsumerGroupMemberMetadataValue"),
+        6: ("ConsumerGroupTargetAssignmentMetadataKey", "ConsumerGroupTargetAssignmentMetadataValue"),
+        7: ("ConsumerGroupTargetAssignmentMemberKey", "ConsumerGroupTargetAssignmentMemberValue"),
+        8: ("ConsumerGroupCurrentMemberAssignmentKey", "ConsumerGroupCurrentMemberAssignmentValue"),
+        16: ("ConsumerGroupRegularExpressionKey", "ConsumerGroupRegularExpressionValue"),
+    },
     "__transaction_state": {0: ("TransactionLogKey", "TransactionLogValue")},
 }
 

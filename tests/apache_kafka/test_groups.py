@@ -10,18 +10,23 @@ import pytest
 
 from ottla.testing import BrokerProcess
 from support.apache_kafka import dump_log_segments, reason_to_skip
+from support.consumer_wire import ConsumerMember
 from support.group_wire import GroupMember, commit, find_coordinator
 from support.wire import Wire
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
 
 
-def test_kafka_decodes_the_offsets_and_groups_that_ottla_writes(tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def _needs_kafka() -> None:
     reason = reason_to_skip()
     if reason is not None:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+def test_kafka_decodes_the_offsets_and_groups_that_ottla_writes(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", SETTINGS) as broker:
         wire = Wire("127.0.0.1", broker.port)
         find_coordinator(wire, "readers")
@@ -66,7 +71,38 @@ def test_kafka_decodes_the_offsets_and_groups_that_ottla_writes(tmp_path: Path) 
     assert (empty[1]["data"]["generation"], empty[1]["data"]["members"]) == (2, [])
 
 
-def decoded(line: str) -> tuple[dict, dict]:
-    """Key and value of a record, which the tool shows as JSON."""
+def test_kafka_decodes_the_consumer_groups_that_ottla_writes(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", SETTINGS) as broker:
+        wire = Wire("127.0.0.1", broker.port)
+        find_coordinator(wire, "g")
+        wire.create("orders", 2)
+        one = ConsumerMember(wire, "g", "orders", id="m-1", instance_id="i", rack_id="r")
+        one.join(subscribed_topic_regex="ord.*")
+        one.send(member_epoch=-1)
+        wire.close()
+    segment = tmp_path / "data/__consumer_offsets-0/00000000000000000000.log"
+    printed, complaints = dump_log_segments([segment], "--offsets-decoder", directory=tmp_path)
+    assert complaints == ""
+    records = [decoded(line) for line in printed.splitlines() if " payload: " in line]
+    values = {int(key["type"]): value["data"] for key, value in records if value is not None and key["type"] != "3"}
+    assert sorted(values) == [5, 6, 7, 8, 16]
+    assert {key: values[5][key] for key in ("instanceId", "rackId", "subscribedTopicNames", "rebalanceTimeoutMs")} == {
+        "instanceId": "i",
+        "rackId": "r",
+        "subscribedTopicNames": ["orders"],
+        "rebalanceTimeoutMs": 60_000,
+    }
+    (target,), (has,) = values[7]["topicPartitions"], values[8]["assignedPartitions"]
+    assert (target["topicId"], target["partitions"]) == (has["topicId"], has["partitions"])
+    assert sorted(has["partitions"]) == [0, 1]
+    assert values[16]["topics"] == ["orders"]
+    epochs = [value["data"]["epoch"] for key, value in records if key["type"] == "3"]
+    assert epochs == [1, 2]
+    gone = [key["type"] for key, value in records if value is None]
+    assert sorted(gone) == ["16", "5", "7", "8"]
+
+
+def decoded(line: str) -> tuple[dict, dict | None]:
+    """Key and value of a record, which the tool shows as JSON; None for one that takes something away."""
     key, _, value = line.partition(" key: ")[2].partition(" payload: ")
-    return json.loads(key), json.loads(value)
+    return json.loads(key), json.loads(value) if value != "<DELETE>" else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from time import monotonic
+from typing import Any
 
 import pytest
 
+from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records import Record
 from ottla.testing import BrokerProcess
@@ -19,6 +21,11 @@ PARTITIONS = 4
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.assignment.interval.ms": "100",
     "offsets.topic.num.partitions": "3",
 }
 
@@ -36,8 +43,8 @@ class Group:
         wire.create(name, PARTITIONS)
         wire.close()
 
-    def join(self) -> Member:
-        self.members.append(Member(self.kind, self.broker.bootstrap, self.name, self.topic))
+    def join(self, kind: str | None = None) -> Member:
+        self.members.append(Member(kind or self.kind, self.broker.bootstrap, self.name, self.topic))
         return self.members[-1]
 
     def write(self, count: int = 40) -> None:
@@ -171,3 +178,75 @@ def test_a_static_member_that_restarts_keeps_its_place_without_a_rebalance(share
     group.write()
     group.all_is_read()
     assert second.values == set(group.written[40:])
+
+
+# -- the protocol of KIP-848
+
+
+def test_a_static_member_that_leaves_for_a_while_keeps_its_place_without_a_rebalance(shared_broker, make_group):
+    group = make_group(shared_broker, "static_consumer")
+    first = group.join()
+    group.own_all(first)
+    group.write()
+    group.all_is_read()
+    until(lambda: sum(group.committed()) == 40, "not all is committed")
+    first.stop()
+    second = group.join()
+    group.own_all(second)
+    group.write()
+    group.all_is_read()
+    assert second.values == set(group.written[40:])
+    (described,) = described_of(group)
+    assert (described.group_epoch, [one.instance_id for one in described.members]) == (1, ["the-only-one"])
+
+
+def described_of(group: Group) -> list[Any]:
+    wire = Wire("127.0.0.1", group.broker.port)
+    try:
+        return list(wire.call(messages.ConsumerGroupDescribeRequest(group_ids=[group.name]), 1).groups)
+    finally:
+        wire.close()
+
+
+def test_a_pattern_finds_topics_that_come_later(shared_broker, make_group):
+    group = make_group(shared_broker, "pattern")
+    a, b = group.join(), group.join()
+    group.own_all(a, b)
+    wire = Wire("127.0.0.1", shared_broker.port)
+    wire.create(f"{group.topic}-later", PARTITIONS)
+    until(
+        lambda: sorted(a.owned + b.owned) == sorted([*range(PARTITIONS)] * 2) and len(a.owned) == len(b.owned),
+        lambda: f"the new topic is not shared: {a} {b}",
+    )
+    wire.produce(f"{group.topic}-later", [Record(0, now_ms(), b"k", b"late")])
+    wire.close()
+    until(lambda: "late" in a.values | b.values, "the new topic is not read")
+
+
+@pytest.mark.parametrize("kind", ["confluent", "cooperative", "kafka_python", "aiokafka"])
+def test_a_group_moves_to_the_new_protocol_and_back_while_it_reads(shared_broker, make_group, kind):
+    group = make_group(shared_broker, kind)
+    a = group.join()
+    group.own_all(a)
+    group.write()
+    group.all_is_read()
+    new = group.join("consumer")
+    group.own_all(a, new)
+    assert described_of(group)[0].error_code == 0
+    group.write()
+    group.all_is_read()
+    assert new.values
+    a.stop()
+    group.own_all(new)
+    group.write()
+    group.all_is_read()
+    b = group.join()
+    group.own_all(new, b)
+    group.write()
+    group.all_is_read()
+    new.stop()
+    group.own_all(b)
+    assert described_of(group)[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    group.write()
+    group.all_is_read()
+    until(lambda: sum(group.committed()) == len(group.written), "not all is committed")

@@ -191,7 +191,10 @@ def fetch(
 
 
 def members_of(wire: Wire, group: str) -> int:
-    """How many members a group has."""
+    """How many members a group has, of whatever kind it is."""
+    (described,) = wire.call(messages.ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups
+    if not described.error_code:
+        return len(described.members)
     return len(wire.call(messages.DescribeGroupsRequest(groups=[group]), 5).groups[0].members)
 
 

@@ -44,6 +44,8 @@ from ottla.protocol import messages
 from ottla.protocol.records import Record, build_batch
 from ottla.testing import BrokerProcess
 from support.apache_kafka import ApacheKafka
+from support.consumer_wire import ConsumerMember
+from support.group_wire import commit
 from support.wire import Wire
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -224,6 +226,25 @@ def _fill(kafka: ApacheKafka) -> None:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "readers"})
     consumer.commit(offsets=[TopicPartition("plain", 0, 5)], asynchronous=False)
     consumer.close()
+    _join_a_consumer_group(kafka.port)
+
+
+def _join_a_consumer_group(port: int) -> None:
+    """Two members of KIP-848, who read by a pattern and by name, and have not left when Kafka ends."""
+    wire = Wire("127.0.0.1", port)
+    one, two = (ConsumerMember(wire, "newcomers", id=name) for name in ("one", "two"))
+    patience = monotonic() + PATIENCE
+    while one.join(subscribed_topic_names=[], subscribed_topic_regex="pla.*").error_code:
+        assert monotonic() < patience, "Kafka has no coordinator"
+    two.topics = ["plain"]
+    assert two.join().error_code == 0
+    while sorted(one.partitions + two.partitions) != [0, 1] or one.partitions == [] or two.partitions == []:
+        assert monotonic() < patience, "Kafka has not given each one a partition"
+        for member in (one, two):
+            member.beat(topic_partitions=member.owning())
+    as_member = {"member_id": one.id, "generation_id_or_member_epoch": one.epoch}
+    assert commit(wire, "newcomers", {("plain", one.partitions[0]): 7}, **as_member) == [0]
+    wire.close()
 
 
 def _write_compacted(kafka: ApacheKafka) -> None:

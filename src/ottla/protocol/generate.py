@@ -140,7 +140,7 @@ class DecoderWriter(_Writer):
             self.scalar(field.type, target, path, nullable)
         elif nullable:
             self.length("B")
-            self.line("if n > 127:")
+            self.line("if n > 127:" if field.tag is None else "if n == 0:")  # a tagged one has a marker of its own
             self.line(f"    {target} = None")
             self.line("else:")
             self.indent += 1
@@ -334,7 +334,7 @@ class EncoderWriter(_Writer):
             self.flush()
             self.line(f"{obj} = {value}")
             self.line(f"if {obj} is None:")
-            self.line(f"    {self.out}.append(255)")
+            self.line(f"    {self.out}.append({255 if field.tag is None else 0})")
             self.line("else:")
             self.indent += 1
             self.run.append(("B", "1"))

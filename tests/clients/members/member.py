@@ -35,7 +35,7 @@ class Ending:
 
 
 def confluent(bootstrap: str, group: str, topic: str, **settings: Any) -> None:
-    from confluent_kafka import Consumer, KafkaException
+    from confluent_kafka import Consumer
 
     consumer = Consumer(
         {
@@ -51,6 +51,12 @@ def confluent(bootstrap: str, group: str, topic: str, **settings: Any) -> None:
             **settings,
         }
     )
+    _confluent(consumer, topic)
+
+
+def _confluent(consumer: Any, topic: str) -> None:
+    from confluent_kafka import KafkaException
+
     ending, owned = Ending(), []
     consumer.subscribe([topic])
     while not ending.wanted:
@@ -66,6 +72,24 @@ def confluent(bootstrap: str, group: str, topic: str, **settings: Any) -> None:
         except KafkaException as error:
             say(refused=error.args[0].name())
     consumer.close()
+
+
+def consumer(bootstrap: str, group: str, topic: str, **settings: Any) -> None:
+    """In the protocol of KIP-848, where the broker says how often to report."""
+    from confluent_kafka import Consumer
+
+    common = {"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": "consumer", "log_level": 2}
+    ways = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10}
+    _confluent(Consumer({**common, **ways, "reconnect.backoff.max.ms": 500, **settings}), topic)
+
+
+def static_consumer(bootstrap: str, group: str, topic: str) -> None:
+    consumer(bootstrap, group, topic, **{"group.instance.id": "the-only-one"})
+
+
+def pattern(bootstrap: str, group: str, topic: str) -> None:
+    """Reads all topics whose names begin so."""
+    consumer(bootstrap, group, f"^{topic}.*")
 
 
 def cooperative(bootstrap: str, group: str, topic: str) -> None:
@@ -155,5 +179,5 @@ async def _aiokafka(bootstrap: str, group: str, topic: str) -> None:
 
 
 if __name__ == "__main__":
-    KINDS = (confluent, cooperative, static, kafka_python, legacy, aiokafka)
+    KINDS = (confluent, consumer, static_consumer, pattern, cooperative, static, kafka_python, legacy, aiokafka)
     {kind.__name__: kind for kind in KINDS}[sys.argv[1]](*sys.argv[2:])

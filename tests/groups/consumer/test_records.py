@@ -31,7 +31,7 @@ MOVING = Member("m", epoch=11, previous_epoch=10, state=REVOKING, assigned={T: {
         (
             records.member_record("g", Member("m", PLAIN)),
             "000500016700016d",
-            "0000000007636c69656e740b2f3132372e302e302e31030261026201000493e00000",
+            "0000000007636c69656e740b2f3132372e302e302e31030261026201000493e00001000100",
         ),
         (
             records.member_record("g", Member("m", FULL)),

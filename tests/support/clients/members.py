@@ -25,7 +25,7 @@ import pytest
 from support.clients.driven import JS, LEGACY, PROGRAMS
 
 PATIENCE = 60.0
-KINDS = ("confluent", "cooperative", "kafka_python", "aiokafka", "kafkajs", "legacy")
+KINDS = ("confluent", "consumer", "cooperative", "kafka_python", "aiokafka", "kafkajs", "legacy")
 
 
 class Member:

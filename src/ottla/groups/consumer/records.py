@@ -2,7 +2,8 @@
 
 3    the group            its epoch; a hash of the topics that it reads (KIP-1101)
 4    its topics           before Kafka 4.1; read over, and taken off the disk
-5    a member             what it said of itself
+5    a member             what it said of itself; a member of the classic protocol also what it joined with. Where that
+                          is missing Kafka takes it for an empty one, not for none
 6    the target           its epoch, and when it was worked out (KIP-1263)
 7    a member's target
 8    a member's state     epochs, and what it has and must give up, with the epochs of that (KIP-1251)
@@ -151,7 +152,7 @@ def read_member(value: bytes) -> Profile:
         read.rebalance_timeout_ms,
         read.server_assignor,
         None
-        if classic is None
+        if classic is None or not classic.supported_protocols
         else Classic(
             classic.session_timeout_ms, tuple((one.name, bytes(one.metadata)) for one in classic.supported_protocols)
         ),
