@@ -319,23 +319,37 @@ def write_marker(
 
 def read_committed(wire: Wire, topic: Topic, partition: int = 0, *, offset: int = 0) -> tuple[list[str], int]:
     """Values as a consumer with read_committed sees them, and the last stable offset."""
-    values: list[str] = []
+    found, stable = _read_committed(wire, topic, partition, offset)
+    return [value for _, value in found], stable
+
+
+def committed_records(wire: Wire, topic: Topic, partition: int = 0) -> list[tuple[int, str]]:
+    """Offsets and values as a consumer with read_committed sees them."""
+    return _read_committed(wire, topic, partition, 0)[0]
+
+
+def _read_committed(wire: Wire, topic: Topic, partition: int, offset: int) -> tuple[list[tuple[int, str]], int]:
+    found: list[tuple[int, str]] = []
     while True:
         answer = fetch(wire, topic, offset, partition, isolation=READ_COMMITTED)
         assert not answer.error_code, answer
-        values += visible(answer)
+        found += _visible(answer)
         for _, header in iter_batches(bytes(answer.records or b""), partial=True):
             offset = header.next_offset
         if offset >= answer.last_stable_offset:
-            return values, int(answer.last_stable_offset)
+            return found, int(answer.last_stable_offset)
 
 
 def visible(answer: Any) -> list[str]:
     """What is left of a partition's answer when aborted records are taken out, as a consumer does it."""
+    return [value for _, value in _visible(answer)]
+
+
+def _visible(answer: Any) -> list[tuple[int, str]]:
     data = bytes(answer.records or b"")
     begins = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or ())
     aborted: set[int] = set()
-    values = []
+    found = []
     for position, header in iter_batches(data, partial=True):
         while begins and begins[0][0] <= header.last_offset:
             aborted.add(begins.pop(0)[1])
@@ -343,8 +357,8 @@ def visible(answer: Any) -> list[str]:
             aborted.discard(header.producer_id)
         elif header.producer_id not in aborted or not header.is_transactional:
             whole = data[position : position + header.size]
-            values += [(record.value or b"").decode() for record in iter_records(whole, 1 << 30)]
-    return values
+            found += [(one.offset, (one.value or b"").decode()) for one in iter_records(whole, 1 << 30)]
+    return found
 
 
 def read_all(wire: Wire, topic: Topic, partition: int = 0) -> list[str]:
