@@ -23,8 +23,8 @@ from confluent_kafka import Consumer, Producer
 from ottla.testing import BrokerProcess
 from support.history import Anomaly, check, read
 from support.mover import HASTY, LEDGER, PARTITIONS, REQUESTS, Notes
-from support.transactional import committed_records
-from support.wire import Wire
+from support.transactional import committed_records, end_offset
+from support.wire import TIMEOUT, Wire
 
 BROKER = {
     "group.initial.rebalance.delay.ms": "0",
@@ -34,7 +34,7 @@ BROKER = {
     "offsets.topic.num.partitions": "2",
 }
 TESTS = Path(__file__).resolve().parents[1]
-FROZEN = 1.5  # seconds: longer than a worker's session
+FROZEN = 2.5  # seconds: longer than a worker's session, shorter than its transaction may be open
 
 
 class Bank:
@@ -50,6 +50,7 @@ class Bank:
         self.ends: Counter[str] = Counter()  # why workers ended
         self._notes = Notes(directory, "bank")
         self._workers: dict[str, subprocess.Popen[str] | None] = {f"mover-{at}": None for at in range(workers)}
+        self._frozen: list[threading.Timer] = []
         self._stop = threading.Event()
         wire = self._wire()
         wire.create(REQUESTS, PARTITIONS)
@@ -125,24 +126,41 @@ class Bank:
     def fault(self) -> None:
         """Something happens."""
         kind = self.chance.choice(["kill worker", "freeze worker", "kill worker", "kill broker", "freeze broker"])
-        alive = [one for one in self._workers.values() if one is not None and one.poll() is None]
+        alive = {name: one for name, one in self._workers.items() if one is not None and one.poll() is None}
         self.faults[kind] += 1
         if kind == "kill broker":
+            if alive:
+                self._catch(self.chance.choice(sorted(alive)), "offsets")
             self.broker.kill()
             self.broker.start()
         elif kind == "freeze broker":
-            self._freeze(self.broker.pid, self.chance.choice((0.3, FROZEN)))
+            os.kill(self.broker.pid, signal.SIGSTOP)
+            sleep(self.chance.choice((0.3, 1.2)))
+            os.kill(self.broker.pid, signal.SIGCONT)
         elif alive:
-            worker = self.chance.choice(alive)
+            name, worker = self.chance.choice(sorted(alive.items()))
+            if self.chance.random() < 0.7:
+                self._catch(name, "send", "sent", "offsets")
             if kind == "kill worker":
                 worker.kill()
             else:
-                self._freeze(worker.pid, FROZEN)
+                self._freeze(worker)
 
-    def _freeze(self, pid: int, seconds: float) -> None:
-        os.kill(pid, signal.SIGSTOP)
-        sleep(seconds)
-        os.kill(pid, signal.SIGCONT)
+    def _catch(self, name: str, *ops: str) -> None:
+        """Wait until a worker is in the middle of a transaction, where it has noted one of `ops`; but not for long."""
+        deadline = monotonic() + 0.5
+        while monotonic() < deadline:
+            notes = max(self.directory.glob(f"{name}-*.jsonl"), key=lambda path: path.stat().st_mtime, default=None)
+            if notes is not None and _last_op(notes) in ops:
+                return
+
+    def _freeze(self, worker: subprocess.Popen[str]) -> None:
+        """Stop a worker until its group has given it up; others go on meanwhile."""
+        worker.send_signal(signal.SIGSTOP)
+        timer = threading.Timer(FROZEN, worker.send_signal, [signal.SIGCONT])
+        timer.start()
+        self._frozen.append(timer)
+        sleep(0.3)
 
     # -- the end
 
@@ -164,15 +182,20 @@ class Bank:
         self._producer.flush(10)
         self.close()
         wire = self._wire()
-        for topic in (REQUESTS, LEDGER):
-            for partition in range(PARTITIONS):
-                records = [[topic, partition, *one] for one in committed_records(wire, topic, partition)]
-                self._notes.note("final", place=[topic, partition], records=records)
+        places = [(topic, partition) for topic in (REQUESTS, LEDGER) for partition in range(PARTITIONS)]
+        while any(end_offset(wire, *place) < end_offset(wire, *place, committed=False) for place in places):
+            assert monotonic() < deadline + TIMEOUT, "a transaction is still open"
+            sleep(0.01)
+        for place in places:
+            records = [[*place, *one] for one in committed_records(wire, *place)]
+            self._notes.note("final", place=place, records=records)
         wire.close()
 
     def close(self) -> None:
         self._stop.set()
         self._observer.join()
+        for timer in self._frozen:
+            timer.cancel()
         workers = [worker for worker in self._workers.values() if worker is not None]
         self._workers.clear()
         for worker in workers:
@@ -200,3 +223,8 @@ class Bank:
             chain, _, hops = order.partition("@")[0].split(".")
             wanted += [f"{chain}.{hop}.{kind}" for hop in range(int(hops)) for kind in ("debit", "credit")]
         return wanted
+
+
+def _last_op(notes: Path) -> str:
+    last: str = notes.read_text()[-3000:].rpartition('{"op": "')[2]
+    return last.partition('"')[0]

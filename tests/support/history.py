@@ -8,6 +8,7 @@ were written down by whoever did something. Records are [topic, partition, offse
     sent     txn, process, record          the broker has acknowledged it
     poll     reader, txn, records          a consumer with read_committed got these, in a transaction perhaps
     moved    reader                        its position was changed: it was assigned partitions, or went back
+    offsets  txn                           its reader's positions are part of it
     commit   txn                           it is about to be committed
     committed, aborted   txn               the broker has said so; what ends with neither is unknown
     final    place, records                all of a partition, by a reader with read_committed, when all was quiet

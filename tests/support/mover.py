@@ -16,7 +16,7 @@ import os
 import random
 import sys
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic_ns, sleep
 from typing import Any
 from uuid import uuid4
 
@@ -96,6 +96,7 @@ class Mover:
             self.producer.begin_transaction()
             for record in records:
                 self._carry_out(txn, record[3])
+            self._dawdle()
             ends = {(topic, partition): offset + 1 for topic, partition, offset, _ in records}
             self._persist(
                 lambda: self.producer.send_offsets_to_transaction(
@@ -104,6 +105,8 @@ class Mover:
                     PATIENCE,
                 )
             )
+            self.notes.note("offsets", txn=txn)
+            self._dawdle()
             if self.chance.random() < ABORTS:
                 self._abort(txn)
                 return
@@ -114,6 +117,11 @@ class Mover:
             if not failure.args[0].txn_requires_abort():
                 raise
             self._abort(txn)
+
+    def _dawdle(self) -> None:
+        """Sometimes, so that others' faults find a transaction open."""
+        self.producer.flush(self.chance.choice((0, 0, 0, 0.01, 0.2)))
+        sleep(self.chance.choice((0, 0, 0, 0, 0.01, 0.2)))
 
     def _carry_out(self, txn: str, request: str) -> None:
         chain, hop, hops = (int(part) for part in request.partition("@")[0].split("."))
