@@ -1,8 +1,9 @@
 r"""Regular expressions that cannot stall the broker: whole values are matched, in time linear in their length.
 
 Patterns come from requests, values from clients, and Python's own engine tries alternatives one after the other, which
-takes `(a+)+b` longer than anybody waits. These are RE2's, as in Kafka: no back references, no looking around. The
-library is loaded with the first pattern.
+takes `(a+)+b` longer than anybody waits. These are RE2's, as in Kafka: no back references, no looking around. What its
+groups matched is never asked for: to find it, RE2 leaves its automaton, and thousands of groups take it seconds for
+each value. The library is loaded with the first pattern.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Pattern:
         options = re2.Options()
         options.log_errors = False
         options.max_mem = MAX_MEMORY
+        options.never_capture = True
         self.text = text
         try:
             self._compiled = re2.compile(text, options)
