@@ -29,6 +29,8 @@ SHOWN = (
     "e2e-5000.p99",
     "groups-1000.seconds",
     "group-of-500.seconds",
+    "consumer-groups-1000.seconds",
+    "consumer-group-of-500.seconds",
     "commits-5000.p99",
     "commits.rate",
     "transactions-1.rate",

@@ -124,6 +124,8 @@ def groups() -> list[Workload]:
     return [
         Groups("groups-1000", groups=1000, members=1),
         Groups("group-of-500", groups=1, members=500),
+        Groups("consumer-groups-1000", groups=1000, members=1, protocol="consumer"),
+        Groups("consumer-group-of-500", groups=1, members=500, protocol="consumer"),
         Commits("commits-5000", rate=5000, seconds=3),
         Commits("commits", rate=0, seconds=3),
     ]

@@ -158,5 +158,5 @@ def transactions() -> list[Workload]:
     return [
         Transactions("transactions-1", records=1, seconds=4),
         Transactions("transactions-100", records=100, seconds=4),
-        Isolation("read-committed", transactions=1000, records=1000),
+        Isolation("read-committed", transactions=300, records=2000),
     ]

@@ -476,7 +476,6 @@ static void leave(struct member *member)
         put_string(&request, member->id);
         ask(member, &request);
     }
-    wait_for_reply(member);
 }
 
 static void run_commits(void)
@@ -528,4 +527,6 @@ void run_groups(const struct options *options)
     puts("}");
     for (int i = 0; i < run.count; i++)
         leave(&run.members[i]);
+    for (int i = 0; i < run.count; i++)
+        wait_for_reply(&run.members[i]);
 }

@@ -153,11 +153,12 @@ def test_groups_become_stable_and_their_members_commit(generator, broker, tmp_pa
     workloads: list[Workload] = [
         Groups("single", groups=20, members=1),
         Groups("one", groups=1, members=20),
+        Groups("new", groups=1, members=20, protocol="consumer"),
         Commits("steady", rate=200, seconds=0.3, members=4),
         Commits("fast", rate=0, seconds=0.3, members=4),
     ]
     figures = figures_of(workloads, broker, generator, tmp_path)
-    assert len(figures) == 2 + 2 + 4 + 2
+    assert len(figures) == 2 + 2 + 2 + 4 + 2
     assert min(figures.values()) > 0
     assert 0 < figures["steady.rate"] <= 204  # not more than was asked for
     assert figures["fast.rate"] > figures["steady.rate"]
