@@ -84,15 +84,15 @@ def test_throughput_is_held_and_progress_told_while_it_runs(perf) -> None:
 
 def test_the_warm_up_is_told_apart(perf) -> None:
     status, lines, _ = perf(
-        "--num-records=60", "--record-size=10", "--throughput=200", "--warmup-records=20", "--reporting-interval=50"
+        "--num-records=300", "--record-size=10", "--throughput=200", "--warmup-records=20", "--reporting-interval=50"
     )
     assert status == 0
     assert lines[0] == ("Warmup first 20 records. Steady state results will print after the complete test summary.")
     assert lines.count("In steady state.") == 1
     after = [WINDOW.fullmatch(line) for line in lines[lines.index("In steady state.") + 1 : -2]]
-    assert 0 < sum(int(one[1]) for one in after if one) <= 40
+    assert 0 < sum(int(one[1]) for one in after if one) <= 280
     totals = [TOTAL.fullmatch(line) for line in lines[-2:]]
-    assert [(one[1], one[2]) for one in totals if one] == [("60", None), ("40", " steady state")]
+    assert [(one[1], one[2]) for one in totals if one] == [("300", None), ("280", " steady state")]
 
 
 def test_payloads_come_from_a_file_or_are_numbers(perf, ottla_shared_broker, topic, tmp_path: Path) -> None:

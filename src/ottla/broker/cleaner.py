@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ottla.replication.partition import Partition
 from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.errors import CorruptLog, StorageError
-from ottla.storage.log import fsync_directory
+from ottla.storage.fsync import fsync
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -296,7 +296,7 @@ class LogCleaner:
     def _settle(self, partition: Partition) -> None:
         """Put the swap on disk, and then how far the log is clean. Runs in a thread."""
         try:
-            fsync_directory(partition.log.directory)
+            fsync(partition.log.directory)
         except FileNotFoundError:
             return  # the topic was deleted
         self._broker.logs.write_cleaned(self._checkpoints)

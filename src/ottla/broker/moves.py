@@ -31,7 +31,7 @@ from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.directory import DataDirectory
 from ottla.storage.errors import StorageError
 from ottla.storage.failures import Reach, reach_of
-from ottla.storage.log import fsync_directory
+from ottla.storage.fsync import fsync
 from ottla.storage.relocation import LONGEST_NAME, FutureLog, SourceFailed, forget_source, future_name
 
 if TYPE_CHECKING:
@@ -226,9 +226,9 @@ class Moves:
         home = move.future.log.directory
         log.info("%s-%d is in %s now", *key, home.parent)
         try:
-            await self._in_thread(fsync_directory, home.parent)
+            await self._in_thread(fsync, home.parent)
             aside = await self._in_thread(DataDirectory.set_aside, was)
-            await self._in_thread(fsync_directory, was.parent)
+            await self._in_thread(fsync, was.parent)
             await self._in_thread(forget_source, home)
         except OSError as error:
             log.error("%s-%d: what is left in %s stays until the next start: %s", *key, was, error)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ottla.cli.common.invocation import Failure
+from ottla.cli.common.progress import progress
 from ottla.controller import adoption
 from ottla.controller.kraft import METADATA_VERSION
 from ottla.coordination.local import FILE_NAME
@@ -42,7 +43,8 @@ def _adopt(paths: list[Path], yes: bool) -> None:
     click.echo(_describe(found))
     if not yes:
         click.confirm("Take it over?", abort=True)
-    asyncio.run(adoption.adopt(found))
+    with progress("Writing segments in today's format", len(found.old)) as written:
+        asyncio.run(adoption.adopt(found, written))
     names = ",".join(map(str, paths))
     click.echo(
         f"Done. Start it with\n  ottla broker --override log.dirs={names}\n"

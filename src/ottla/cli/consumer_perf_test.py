@@ -17,6 +17,7 @@ from ottla.cli.common import date_format, reach
 from ottla.cli.common.client_metrics import ClientMetrics
 from ottla.cli.common.invocation import Failure
 from ottla.cli.common.options import Tool, int32, int64, key_values
+from ottla.cli.common.progress import progress
 
 BATCH = 1000
 POLL_SECONDS = 0.1
@@ -66,7 +67,9 @@ def command(topic: str | None, include: str | None, **options: Any) -> None:
         click.echo(f"{'time, threadId' if detailed else 'start.time, end.time'}, {MORE_COLUMNS}, {GROUP_COLUMNS}")
     run = Run(wanted, options["timeout"] / 1000, options["reporting_interval"] / 1000, detailed, written)
     try:
-        run.consume(consumer, [topic] if topic is not None else _matching(consumer, include or ""))
+        topics = [topic] if topic is not None else _matching(consumer, include or "")
+        with progress("Consuming", wanted) as read:
+            run.consume(consumer, topics, read)
         lines = metrics.lines(consumer.poll) if metrics else []
     finally:
         consumer.close()
@@ -115,7 +118,7 @@ class Run:
         self._joining = self._joining_now = 0.0  # seconds in all, and since the last line
         self._start = self._join_start = self._end = time.time()
 
-    def consume(self, consumer: Any, topics: list[str]) -> None:
+    def consume(self, consumer: Any, topics: list[str], read: Callable[[int], None]) -> None:
         consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
         last_report = last_record = now = time.time()
         reported = (0, 0)
@@ -131,6 +134,7 @@ class Run:
                 key = message.key()
                 self._bytes += len(message) + (len(key) if key is not None else 0)
                 last_record = now
+            read(self._messages)
             if now - last_report >= self._interval and batch:
                 if self._detailed:
                     click.echo(self._progress(last_report, now, *reported))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ import click
 from ottla.cli.common import reach
 from ottla.cli.common.invocation import Failure
 from ottla.cli.common.options import Tool, int32, int64
+from ottla.cli.common.progress import progress
 
 POLL_SECONDS = 60.0
 REPORT_EVERY = 1000
@@ -55,7 +57,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> No
     try:
         _go_to_end(brokers, consumer, options["topic"])
         producer = brokers.producer({"linger.ms": "0", "acks": options["producer_acks"]})
-        took = _measure(producer, consumer, options)
+        with progress("Measuring", options["num_records"]) as measured:
+            took = _measure(producer, consumer, options, measured)
     finally:
         consumer.close()
     click.echo(f"Avg latency: {sum(took) / len(took) / 1e6:.4f} ms")
@@ -107,7 +110,7 @@ def _create(brokers: reach.Reach, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)], request_timeout=30)[topic].result()
 
 
-def _measure(producer: Any, consumer: Any, options: dict[str, Any]) -> list[int]:
+def _measure(producer: Any, consumer: Any, options: dict[str, Any], measured: Callable[[int], None]) -> list[int]:
     """Nanoseconds of each record."""
     took = []
     chance = random.Random(0)
@@ -141,6 +144,7 @@ def _measure(producer: Any, consumer: Any, options: dict[str, Any]) -> list[int]
         if number % REPORT_EVERY == 0:
             click.echo(f"{number}\t{elapsed / 1000.0 / 1000.0}")
         took.append(elapsed)
+        measured(number)
     if (more := consumer.poll(0)) is not None and more.error() is None:
         raise Failure("more records came than were sent: somebody else writes to this topic")
     return took

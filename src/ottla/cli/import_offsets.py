@@ -7,17 +7,15 @@ committed is lost: `export-offsets` keeps it.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-from ottla.cli.common.invocation import Failure, Misconfigured, confirm
+from ottla.cli.common.invocation import Failure, confirm
 from ottla.cli.common.options import Tool, int32
 from ottla.cli.common.reach import find, properties_of
 from ottla.cli.groups.coordinators import Coordinators
-from ottla.cli.groups.offset_files import read
+from ottla.cli.groups.offset_files import read, text_of
 from ottla.cli.groups.offsets import Offsets
 
 INACTIVE = ("Empty", "Dead")
@@ -32,7 +30,7 @@ INACTIVE = ("Empty", "Dead")
 @click.option("--yes", is_flag=True, help="Do not ask before offsets are overwritten.")
 def command(input_file: str, timeout: int, yes: bool, **where: Any) -> None:
     """Set the offsets of groups to those in a file. Stop the members first."""
-    plans = read(_text(input_file).splitlines(), input_file)
+    plans = read(text_of(input_file).splitlines(), input_file)
     reach = find(where["servers"], where["zookeeper"], properties_of(where["command_config"]))
     with reach.cluster() as cluster:
         coordinators = Coordinators(cluster, timeout / 1000)
@@ -52,12 +50,3 @@ def command(input_file: str, timeout: int, yes: bool, **where: Any) -> None:
     confirm(f"Set {sum(map(len, plans.values()))} offsets of {', '.join(plans)}", yes)
     for group, plan in plans.items():
         offsets.commit(group, plan)
-
-
-def _text(file: str) -> str:
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text()
-    except OSError as error:
-        raise Misconfigured(f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError:
-        raise Misconfigured(f"cannot read {file}: it is no text in UTF-8") from None

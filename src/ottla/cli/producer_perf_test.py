@@ -12,7 +12,7 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ottla.cli.common import reach
 from ottla.cli.common.client_metrics import ClientMetrics
 from ottla.cli.common.invocation import Failure
 from ottla.cli.common.options import Tool, int32, int64, key_values, spelled_out
+from ottla.cli.common.progress import progress
 from ottla.cli.common.throttle import Throttle
 from ottla.protocol import apis
 
@@ -88,9 +89,10 @@ def command(topic: str, num_records: int, throughput: float, **options: Any) -> 
     if warmup:
         click.echo(f"Warmup first {warmup} records. Steady state results will print after the complete test summary.")
     results.begin()
-    _produce(producer, topic, payloads, num_records, throughput, transaction_seconds)
-    while len(producer):
-        producer.flush(0.5)
+    with progress("Producing", num_records) as sent:
+        _produce(producer, topic, payloads, num_records, throughput, transaction_seconds, sent)
+        while len(producer):
+            producer.flush(0.5)
     for line in results.summary():
         click.echo(line)
     for line in metrics.lines(producer.poll) if metrics else []:
@@ -106,6 +108,7 @@ def _produce(
     count: int,
     throughput: float,
     transaction_seconds: float | None,
+    sent: Callable[[int], None],
 ) -> None:
     throttle = Throttle(throughput, producer.poll)
     throttled = throughput >= 0
@@ -127,8 +130,10 @@ def _produce(
             begun = 0.0
         if throttled:
             throttle.after(number + 1)
+            sent(number)
         if not number % SERVE_EVERY:
             poll(0)
+            sent(number)
     if begun:
         producer.commit_transaction(TRANSACTION_SECONDS)
 

@@ -18,7 +18,7 @@ import fcntl
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -300,8 +300,8 @@ def locked(directories: list[Path]) -> Iterator[None]:
         yield
 
 
-async def adopt(found: Adoption) -> None:
-    """Take the directories over. They must be locked."""
+async def adopt(found: Adoption, written: Callable[[int], None] = lambda count: None) -> None:
+    """Take the directories over. They must be locked. `written` is told how many of `found.old` are written anew."""
     first = found.directories[0]
     beside = first / f"{FILE_NAME}.new"
     beside.unlink(missing_ok=True)
@@ -314,7 +314,8 @@ async def adopt(found: Adoption) -> None:
     finally:
         await store.close()
     beside.rename(first / FILE_NAME)
-    for path in found.old:
+    for count, path in enumerate(found.old):
+        written(count)
         _write_anew(path)
     for path in found.aside:
         path.rename(path.parent / ASIDE / path.name)

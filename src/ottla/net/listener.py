@@ -91,14 +91,7 @@ class Listener:
 
     def bind(self) -> None:
         """Take the address, so that the port is known (and nobody else's) before anything is served."""
-        for family, host in addresses(self.host):
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            self._sockets.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if self.host else 0)
-            sock.bind((host, self.port))
-            self.port = sock.getsockname()[1]
+        self.port = bind_to(self._sockets, self.host, self.port)
 
     async def open(self, ssl: SSLContext | None = None) -> None:
         """Begin to serve."""
@@ -189,7 +182,23 @@ class Listener:
         self._sweep = asyncio.get_running_loop().call_later(interval, self._sweep_idle)
 
 
-def addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
+def bind_to(sockets: list[socket.socket], host: str, port: int) -> int:
+    """Add sockets that hold the address; returns the port, which the system has chosen where 0 was asked for.
+
+    Where one cannot be bound, those before it are in the list, to be closed.
+    """
+    for family, address in _addresses(host):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sockets.append(sock)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
+        sock.bind((address, port))
+        port = sock.getsockname()[1]
+    return port
+
+
+def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
     """What to bind for a host as configured; every interface is one socket that speaks both families."""
     if not host:
         return [(socket.AF_INET6, "::")] if socket.has_dualstack_ipv6() else [(socket.AF_INET, "0.0.0.0")]

@@ -19,7 +19,8 @@ from time import monotonic
 
 from ottla.storage.directory import PARTITION_METADATA
 from ottla.storage.errors import FlushFailed
-from ottla.storage.log import Log, fsync_directory
+from ottla.storage.fsync import fsync
+from ottla.storage.log import Log
 from ottla.storage.segment import Segment
 
 InThread = Callable[[Callable[[], None]], "asyncio.Future[None]"]
@@ -122,6 +123,6 @@ def _fsync_new_files(log: Log) -> None:
     """Make sure that the names of files, and of the directory itself, are on disk."""
     metadata = log.directory / PARTITION_METADATA
     if metadata.exists():
-        fsync_directory(metadata)
-    fsync_directory(log.directory)
-    fsync_directory(log.directory.parent)
+        fsync(metadata)
+    fsync(log.directory)
+    fsync(log.directory.parent)

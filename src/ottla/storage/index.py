@@ -19,6 +19,8 @@ from contextlib import suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
+from ottla.storage.fsync import fsync
+
 TAIL = 512
 
 KEY, VALUE = 0, 1
@@ -119,14 +121,8 @@ class SparseIndex:
 
     def fsync(self) -> None:
         """Put the file on disk, if there is one."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        with suppress(FileNotFoundError):
+            fsync(self.path)
 
     def cut(self, column: int, target: int) -> None:
         """Keep the entries whose KEY or VALUE is below `target`."""

@@ -20,7 +20,6 @@ CorruptLog says where, at once or when somebody reads there.
 from __future__ import annotations
 
 import logging
-import os
 import random
 import struct
 from bisect import bisect_right
@@ -591,11 +590,3 @@ class Log:
         """The same for batches from `offset` on of a segment whose index of aborted transactions is complete."""
         if header[0] >= offset:
             self._replay(segment, [], header, position)
-
-
-def fsync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -34,7 +34,8 @@ from typing import NamedTuple
 from ottla.storage.checkpoints import TopicPartition, replace_file
 from ottla.storage.directory import FUTURE, MOVED_FROM, STRAY, DataDirectory
 from ottla.storage.errors import StorageError
-from ottla.storage.log import EPOCH_FILE, Log, fsync_directory
+from ottla.storage.fsync import fsync
+from ottla.storage.log import EPOCH_FILE, Log
 from ottla.storage.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -174,7 +175,7 @@ class FutureLog:
         self._copy_small_files(base_offset, sync=True)
         path = self.path / file_name(base_offset, LOG_SUFFIX)
         self._keep_time(path)
-        _fsync(path)
+        fsync(path)
         self._complete.add(base_offset)
 
     def _copy_small_files(self, base_offset: int, *, sync: bool) -> None:
@@ -197,10 +198,10 @@ class FutureLog:
         """See to it that all of `wanted`, which is here, survives a power cut. Runs in a thread."""
         for one in wanted:
             if one.base_offset not in self._complete and one.base_offset in self._copied:
-                _fsync(self.path / file_name(one.base_offset, LOG_SUFFIX))
-        fsync_directory(self.path / MOVED_FROM)
-        fsync_directory(self.path)
-        fsync_directory(self.path.parent)
+                fsync(self.path / file_name(one.base_offset, LOG_SUFFIX))
+        fsync(self.path / MOVED_FROM)
+        fsync(self.path)
+        fsync(self.path.parent)
         if not self.lacks(wanted):
             self.recovery_point = wanted[-1].base_offset  # what follows is looked through after a crash
 
@@ -273,14 +274,6 @@ def _copy_range(source: int, target: int, at: int, length: int) -> int:
     if not written:
         raise OSError("the disk took nothing")
     return written
-
-
-def _fsync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 # -- after a crash -----------------------------------------------------------------------------------------------

@@ -13,11 +13,14 @@ aborted transactions below it need not read on.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
+
+from ottla.storage.fsync import fsync
 
 TXN_INDEX_SUFFIX = ".txnindex"
 
@@ -97,15 +100,9 @@ class TransactionIndex:
         """Put the file on disk, if there is one: the segment may be deleted while it is flushed."""
         if self._on_disk:
             return
-        try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        self._on_disk = True
+        with contextlib.suppress(FileNotFoundError):
+            fsync(self._path)
+            self._on_disk = True
 
     def let_go(self) -> None:
         """Read it anew when somebody needs it; that there is nothing is remembered."""

@@ -19,7 +19,7 @@ import socket
 from collections.abc import Callable, Iterator
 
 from ottla.broker.metrics.text import CONTENT_TYPE
-from ottla.net.listener import addresses
+from ottla.net.listener import bind_to
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +51,7 @@ class MetricsListener:
         self._open: set[asyncio.Task[None]] = set()
 
     def bind(self) -> None:
-        for family, host in addresses(self.host):
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            self._sockets.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if self.host else 0)
-            sock.bind((host, self.port))
-            self.port = sock.getsockname()[1]
+        self.port = bind_to(self._sockets, self.host, self.port)
 
     async def open(self) -> None:
         for sock in self._sockets:

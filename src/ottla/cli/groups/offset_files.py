@@ -9,12 +9,24 @@ named with its number, and then nothing of the file is used.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from ottla.cli.common.invocation import Misconfigured
 from ottla.cli.groups.offsets import Partition
 
 LINE = re.compile(r"/consumers/(.+)/offsets/([^/]+)/([0-9]{1,10}):([0-9]{1,19})", re.ASCII)
+
+
+def text_of(file: str) -> str:
+    """What a file holds; `-` is stdin."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text()
+    except OSError as error:
+        raise Misconfigured(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise Misconfigured(f"cannot read {file}: it is no text in UTF-8") from None
 
 
 def lines(group: str, offsets: Mapping[Partition, int]) -> Iterator[str]:

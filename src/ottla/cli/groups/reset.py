@@ -16,11 +16,11 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import click
 
 from ottla.cli.common.invocation import Failure, Misconfigured
+from ottla.cli.groups.offset_files import text_of
 from ottla.cli.groups.offsets import Offsets, Partition
 
 DURATION = re.compile(
@@ -113,11 +113,7 @@ def before_now(text: str) -> int:
 
 def plans_of(file: str, groups: list[str]) -> dict[str, Plan]:
     """The plan of each group in a file."""
-    try:
-        lines = Path(file).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
-        raise Misconfigured(f"cannot read {file}: {reason}") from error
+    lines = text_of(file).splitlines()
     plans: dict[str, Plan] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -53,6 +53,7 @@ from ottla.storage.compaction.decisions import MAX_LONG, Files, groups
 from ottla.storage.compaction.job import Group, Job, Totals
 from ottla.storage.compaction.offset_map import OffsetMap
 from ottla.storage.compaction.transactions import CleanedTransactions
+from ottla.storage.fsync import fsync
 from ottla.storage.index import OffsetIndex, TimeIndex
 from ottla.storage.leftovers import CLEANED_SUFFIX
 from ottla.storage.transactions import TXN_INDEX_SUFFIX, AbortedTransaction, encode_txn_index, read_txn_index
@@ -411,11 +412,7 @@ class _CleanedSegment:
             self._txn_index.write_bytes(encode_txn_index(aborted))
         for path in self._paths[1:]:
             if path.exists():
-                fd = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
+                fsync(path)
 
     def remove(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
