@@ -370,3 +370,28 @@ def read_all(wire: Wire, topic: Topic, partition: int = 0) -> list[str]:
         if not header.is_control
         for record in records_in(data[position : position + header.size])
     ]
+
+
+# -- the ground ----------------------------------------------------------------------------------------------------
+
+
+def begun(wire: Wire, id: str = "id", **options: Any) -> Producer:
+    """A producer that is ready to write."""
+    one = Producer(wire, id, **options)
+    find_coordinator(wire, id)
+    assert one.init() == "NONE"
+    return one
+
+
+def configure(wire: Any, topic: str, key: str, value: str | None) -> None:
+    """Give a topic a setting of its own, or take it away."""
+    change = m.IncrementalAlterConfigsRequest.Config(name=key, config_operation=0 if value else 1, value=value)
+    resource = m.IncrementalAlterConfigsRequest.Resource(resource_type=2, resource_name=topic, configs=[change])
+    (answer,) = wire.call(m.IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    assert answer.error_code == 0, answer
+
+
+def delete_topic(wire: Any, topic: str) -> None:
+    topics = [m.DeleteTopicsRequest.Topic(name=topic)]
+    (answer,) = wire.call(m.DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6).responses
+    assert answer.error_code == 0, answer

@@ -87,6 +87,19 @@ class Connection {
     return found
   }
 
+  async transact({ id, step, topic, partition, value, group, offset }) {
+    const make = () => this.kafka.producer({ transactionalId: id, idempotent: true, maxInFlightRequests: 1 })
+    const producer = await this.lasting(`transactional-${id}`, make)
+    if (step === 'begin') this.transaction = await producer.transaction()
+    else if (step === 'send') await this.transaction.send({ topic, messages: [{ partition, value }] })
+    else if (step === 'commit') await this.transaction.commit()
+    else if (step === 'abort') await this.transaction.abort()
+    else {
+      const topics = [{ topic, partitions: [{ partition, offset: String(offset) }] }]
+      await this.transaction.sendOffsets({ consumerGroupId: group, topics })
+    }
+  }
+
   async admin({ call, argument }) {
     const admin = await this.lasting('administrator', () => this.kafka.admin())
     return admin[call](...argument)
