@@ -19,8 +19,8 @@ from support.apache_kafka import ApacheKafka, reason_to_skip
 from support.illegal_requests import ROWS, faults, prepare
 from support.illegal_requests import directory as data_directory
 from support.kafka_story import Story, tell
-from support.transaction_scenes import SCENES, Said
-from support.transaction_scenes import play as play_scene
+from support.scenes.every import SCENES, Said
+from support.scenes.every import play as play_scene
 from support.wire import Wire
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def _ask_kafka(directory: Path) -> list[set[int]]:
 
 @pytest.fixture(scope="session")
 def transaction_scenes(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
-    """What a real Kafka says to transactional producers (support/transaction_scenes.py)."""
+    """What a real Kafka says to transactional producers (support/scenes)."""
     return _once(tmp_path_factory, "kafka-transactions", _play_to_kafka)
 
 

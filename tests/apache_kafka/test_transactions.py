@@ -1,8 +1,8 @@
-"""Apache Kafka says to transactional producers what ottla says (support/transaction_scenes.py)."""
+"""Apache Kafka says to transactional producers what ottla says (support/scenes)."""
 
 from __future__ import annotations
 
-from support.transaction_scenes import Said
+from support.scenes.every import Said
 
 
 def test_kafka_answers_as_the_scenes_say(transaction_scenes: list[Said]) -> None:

@@ -1,4 +1,4 @@
-"""Transactions on raw frames: its requests and versions, right and wrong (support/transaction_scenes.py)."""
+"""Transactions on raw frames: its requests and versions, right and wrong (support/scenes)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.transaction_scenes import SCENES, Scene, play
+from support.scenes.every import SCENES, Scene, play
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=[scene.__name__ for scene in SCENES])

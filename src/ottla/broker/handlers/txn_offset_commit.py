@@ -110,7 +110,8 @@ def _commit(broker: Broker, body: Body, response: Response, wanted: Wanted, defe
         partitions=((name, one.partition_index) for name, one, _ in wanted),
     )
     if isinstance(effects, ErrorCode):
-        deferred(_refuse(response, wanted, effects))
+        stale = effects is ErrorCode.STALE_MEMBER_EPOCH  # which producers do not know
+        deferred(_refuse(response, wanted, ErrorCode.ILLEGAL_GENERATION if stale else effects))
         return
     now_ms, longest = broker.now_ms(), broker.config.offset_metadata_max_bytes
     writes: list[Write] = []
