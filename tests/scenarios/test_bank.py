@@ -9,7 +9,7 @@ from typing import Any
 
 from support.bank import BROKER, Bank
 
-SECONDS = 6.0  # of faults
+SECONDS = 5.0  # of faults
 
 
 def test_no_transaction_is_torn_lost_or_seen_too_early_while_everything_dies(

@@ -90,13 +90,17 @@ class Bank:
                 self.ends[(worker.communicate()[1] or "killed").strip().rpartition("\n")[2][:200]] += 1
                 worker = None
             if worker is None:
-                seed = str(self.chance.randrange(1 << 30))
-                self._workers[name] = subprocess.Popen(
-                    [sys.executable, "-m", "support.mover", self.broker.bootstrap, str(self.directory), name, seed],
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
+                self._workers[name] = self._start(name)
+
+    def _start(self, name: str) -> subprocess.Popen[str]:
+        version = 1 + int(name[-1]) % 2  # of transactions
+        words = [self.broker.bootstrap, self.directory, name, version, self.chance.randrange(1 << 30)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "support.mover", *map(str, words)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def _observe(self) -> None:
         """Somebody who only reads, all the time."""

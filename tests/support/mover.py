@@ -1,6 +1,8 @@
 """A worker that moves money: reads requests, writes what they do to accounts, and commits both in one transaction.
 
-    python -m support.mover BOOTSTRAP HISTORY-DIRECTORY NAME SEED
+    python -m support.mover BOOTSTRAP HISTORY-DIRECTORY NAME VERSION SEED
+
+Its producer is librdkafka's for version 1 of transactions, and support/raw_producer.py for version 2.
 
 A request is "chain.hop" with its number of hops; whoever takes it writes a debit, a credit and the next request of the
 chain, if any, so that transactions read what others wrote. It runs until it is killed. What it does is written down
@@ -22,8 +24,11 @@ from uuid import uuid4
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
+from support.raw_producer import Abortable, Fenced, RawProducer
+
 REQUESTS, LEDGER, GROUP = "requests", "ledger", "movers"
 PARTITIONS = 3
+TIMEOUT_MS = 4000
 ABORTS = 0.1  # of transactions, on purpose
 HASTY = {
     "reconnect.backoff.ms": 10,
@@ -47,19 +52,23 @@ class Notes:
 
 
 class Mover:
-    def __init__(self, bootstrap: str, directory: Path, name: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, directory: Path, name: str, version: int, seed: int) -> None:
         self.process = f"{name}-{uuid4().hex[:8]}"
         self.notes = Notes(directory, self.process)
         self.chance = random.Random(seed)
         self.number = 0
-        self.producer = Producer(
-            {
-                **HASTY,
-                "bootstrap.servers": bootstrap,
-                "transactional.id": name,
-                "transaction.timeout.ms": 4000,
-                "linger.ms": 0,
-            }
+        self.producer: Any = (
+            RawProducer(bootstrap, name, TIMEOUT_MS)
+            if version == 2
+            else Producer(
+                {
+                    **HASTY,
+                    "bootstrap.servers": bootstrap,
+                    "transactional.id": name,
+                    "transaction.timeout.ms": TIMEOUT_MS,
+                    "linger.ms": 0,
+                }
+            )
         )
         self.consumer = Consumer(
             {
@@ -113,6 +122,8 @@ class Mover:
             self.notes.note("commit", txn=txn)
             self._persist(lambda: self.producer.commit_transaction(PATIENCE))
             self.notes.note("committed", txn=txn)
+        except Abortable:
+            self._abort(txn)
         except KafkaException as failure:
             if not failure.args[0].txn_requires_abort():
                 raise
@@ -161,6 +172,6 @@ class Mover:
 
 if __name__ == "__main__":
     try:
-        Mover(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])).run()
-    except KafkaException as failure:
+        Mover(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5])).run()
+    except (KafkaException, Fenced) as failure:
         sys.exit(f"{sys.argv[3]}: {failure}")

@@ -54,6 +54,7 @@ class Producer:
         self.id = id
         self.pid = self.epoch = -1
         self.sequences: dict[Place, int] = {}
+        self.last_offset = -1  # that a batch got
         self.produce_version, self.end_version = (12, 5) if version == 2 else (9, 3)
 
     def init(
@@ -147,7 +148,9 @@ class Producer:
         request = produce_request(*parts, acks=-1)
         request.transactional_id = self.id if id == () else id
         reply = self.wire.call(request, self.produce_version if version is None else version)
-        return [name(one.error_code) for topic in reply.responses for one in topic.partition_responses]
+        answers = [one for topic in reply.responses for one in topic.partition_responses]
+        self.last_offset = answers[-1].base_offset
+        return [name(one.error_code) for one in answers]
 
     # -- the end
 
