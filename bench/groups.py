@@ -2,8 +2,9 @@
 
 The members are the generator's, over plain sockets: hundreds of real clients would measure the clients. They ask every
 100 ms whether there is a rebalance, and the brokers do not wait for further members before a group's first one
-(group.initial.rebalance.delay.ms=0): both would only add the same waiting to both systems. The clock runs while the
-broker works: from the first request to join until the last member has its assignment, connections being open. Broker
+(group.initial.rebalance.delay.ms=0): both would only add the same waiting to both systems. In the consumer protocol a
+large group still waits: a target stands for a second before the next is worked out, which is how brokers save work.
+The clock runs from the first request to join, connections being open, until the last member has its assignment. Broker
 CPU is of that time alone.
 """
 

@@ -9,8 +9,8 @@
  *   classic     FindCoordinator 0, JoinGroup 5, SyncGroup 3, Heartbeat 3, LeaveGroup 1, OffsetCommit 7. The leader gives
  *               member i the partitions i, i + members, ... A group is stable when all have their assignment of the same
  *               generation
- *   consumer    ConsumerGroupHeartbeat 1 (KIP-848). A group is stable when all members are in the same epoch and have all
- *               partitions among them
+ *   consumer    ConsumerGroupHeartbeat 1 (KIP-848). A group is stable when all members are in the same epoch, each has
+ *               partitions, and together they have all
  * The clock starts with the first request to join, when all are connected and the coordinator is there, and stops when the
  * last group is stable. Members leave when the measurement is over.
  */
@@ -111,7 +111,7 @@ static void settle(struct member *member, int generation)
         for (struct member *other = member - member->number, *end = other + run.per_group; other < end; other++)
             other->settled = 0;
     }
-    member->settled = generation == group->generation;
+    member->settled = generation == group->generation && (!run.consumer || member->owned_count);
     group->settled += member->settled;
     run.groups_stable += is_stable(group);
 }
