@@ -67,6 +67,7 @@ def test_patterns_of_clients_mean_what_they_say(pattern: str, fitting: list[str]
         ("(?=a)", "invalid perl operator"),
         ("[z-a]", "invalid character class range"),
         ("(((a{99}){99}){99}){99}", "invalid repetition"),
+        ("(a|b|[^x]*)*" * 2700, "too large"),
         ("\ud800", "surrogates"),
     ],
 )
@@ -91,10 +92,12 @@ def test_any_text_is_a_pattern_or_is_refused(text: str) -> None:
         "(.*)(.*)(.*)(.*)(.*)(.*)b",
         "(a?){80}a{80}",
         "((a*)*)*b",
-        pytest.param("(a|b|[^x]*)*" * 2700, id="thousands of groups"),
+        pytest.param("(" * 5000 + "a*" + ")" * 5000, id="thousands of groups"),
     ],
 )
 def test_a_hostile_pattern_takes_no_longer_than_others(pattern: str) -> None:
     before = process_time()
-    Pattern(pattern).matches("a" * 255)
+    compiled = Pattern(pattern)
+    for length in range(200, 249):
+        compiled.matches("a" * length)
     assert process_time() - before < 2  # Python's engine takes centuries

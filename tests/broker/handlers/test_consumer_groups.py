@@ -138,6 +138,26 @@ def test_a_pattern_reads_topics_as_they_come(connect, group, until):
     until(lambda: one.beat(topic_partitions=one.owning()) and one.partitions == [0, 1])
 
 
+def test_others_are_served_while_a_costly_pattern_is_tried_on_all_topics(connect, group):
+    wire, other = connect(), connect()
+    start = uuid4().hex
+    names = [f"{start}{number:03}".ljust(249, "a").replace("aaa", "aba") for number in range(30)]
+    topics = [messages.CreateTopicsRequest.Topic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    assert all(made.error_code == E.NONE for made in wire.call(messages.CreateTopicsRequest(topics=topics), 7).topics)
+    body = Body(group_id=group, member_id=str(uuid4()), rebalance_timeout_ms=60_000, topic_partitions=[])
+    body.subscribed_topic_regex = f"{start}..." + "(?:a?b?)" * 2400
+    sent = wire.send(body, 1)
+    for _ in range(3):
+        assert describe(other, group)
+    wire.socket.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        wire.socket.recv(1)
+    wire.socket.settimeout(60)
+    reply = wire.receive("ConsumerGroupHeartbeat", 1, sent)
+    assert (reply.error_code, len(reply.assignment.topic_partitions)) == (E.NONE, 30)
+    other.call(messages.DeleteTopicsRequest(topics=[messages.DeleteTopicsRequest.Topic(name=n) for n in names]), 6)
+
+
 def test_a_group_that_is_deleted_is_gone(connect, group, topic, member):
     wire = connect()
     (result,) = wire.call(messages.DeleteGroupsRequest(groups_names=[group]), 2).results

@@ -18,15 +18,20 @@ and what it is to have. groups/consumer/group.py has the rules.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ottla.broker.dispatch import Deferred, Request, handles
 from ottla.config.group import assignor_names
+from ottla.config.patterns import IllegalPattern
 from ottla.controller.features import GROUP_VERSION, SUPPORTED, finalized
 from ottla.groups.classic.requests import Client
 from ottla.groups.consumer import service
 from ottla.groups.consumer.faults import Fault
+from ottla.groups.consumer.subscriptions import Matched
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
 
@@ -44,7 +49,9 @@ def is_served(broker: Broker) -> bool:
 
 
 @handles("ConsumerGroupHeartbeat", 0, 1)
-def consumer_group_heartbeat(broker: Broker, request: Request, body: Body) -> Response | Deferred:
+def consumer_group_heartbeat(
+    broker: Broker, request: Request, body: Body
+) -> Response | Deferred | Coroutine[Any, Any, Response]:
     if not is_served(broker):
         return Response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
@@ -57,7 +64,22 @@ def consumer_group_heartbeat(broker: Broker, request: Request, body: Body) -> Re
         return Response(error_code=shard)
     if not body.member_id:
         body.member_id = str(uuid4())
-    deferred = Deferred(request)
     client = Client(request.client_id or "", request.client_host, request.version)
+    if service.has_new_pattern(shard, body):
+        return _with_new_pattern(broker, client, body)
+    deferred = Deferred(request)
     service.heartbeat(shard, body, client, deferred, broker.groups.now())
     return deferred
+
+
+async def _with_new_pattern(broker: Broker, client: Client, body: Body) -> Response:
+    """All topics are tried in a thread: a costly pattern and many of them take seconds."""
+    matched = None
+    with contextlib.suppress(IllegalPattern):  # the group says so, if nothing else is wrong
+        matched = await broker.run_blocking(Matched.find, body.subscribed_topic_regex, frozenset(broker.image.topics))
+    shard = broker.groups.shard_of(body.group_id)
+    if isinstance(shard, ErrorCode):
+        return Response(error_code=shard)
+    answer: asyncio.Future[Response] = broker.loop.create_future()
+    service.heartbeat(shard, body, client, answer.set_result, broker.groups.now(), matched)
+    return await answer

@@ -39,7 +39,7 @@ from ottla.groups.consumer.members import (
     Profile,
 )
 from ottla.groups.consumer.reconciliation import Reported, next_step
-from ottla.groups.consumer.subscriptions import Subscriptions
+from ottla.groups.consumer.subscriptions import Matched, Subscriptions
 from ottla.groups.consumer.world import World, metadata_hash
 from ottla.groups.effects import Effect, Reply, Timer, Write
 from ottla.groups.offsets import Aging
@@ -98,9 +98,14 @@ class ConsumerGroup:
 
     # -- the protocols --------------------------------------------------------------------------------------------
 
-    def consumer_heartbeat(self, body: Body, client: Client, to: Any, now: int) -> list[Effect]:
-        """The last effect is the answer. With an error in it, nothing has changed."""
-        return heartbeats.serve(self, body, client, to, now)
+    def consumer_heartbeat(
+        self, body: Body, client: Client, to: Any, now: int, matched: Matched | None = None
+    ) -> list[Effect]:
+        """The last effect is the answer. With an error in it, nothing has changed.
+
+        `matched`: the topics that fit the request's pattern, where they have been looked for.
+        """
+        return heartbeats.serve(self, body, client, to, now, matched)
 
     def join(
         self, body: messages.JoinGroupRequest, client: Client, to: Any, now: int, *, new_id: str, settings: Settings

@@ -21,6 +21,7 @@ from ottla.groups.consumer.members import (
     Profile,
 )
 from ottla.groups.consumer.reconciliation import Reported
+from ottla.groups.consumer.subscriptions import Matched
 from ottla.groups.effects import Effect, Reply, Timer
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
@@ -37,13 +38,13 @@ Body = messages.ConsumerGroupHeartbeatRequest
 Response = messages.ConsumerGroupHeartbeatResponse
 
 
-def serve(group: ConsumerGroup, body: Body, client: Client, to: Any, now: int) -> list[Effect]:
+def serve(group: ConsumerGroup, body: Body, client: Client, to: Any, now: int, matched: Matched | None) -> list[Effect]:
     out: list[Effect] = []
     try:
         if body.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE):
             answer = _leave(group, out, body, now)
         else:
-            answer = _heartbeat(group, out, body, client, now)
+            answer = _heartbeat(group, out, body, client, now, matched)
     except Fault as fault:
         out = []
         answer = Response(error_code=fault.code, error_message=fault.message)
@@ -51,14 +52,16 @@ def serve(group: ConsumerGroup, body: Body, client: Client, to: Any, now: int) -
     return out
 
 
-def _heartbeat(group: ConsumerGroup, out: list[Effect], body: Body, client: Client, now: int) -> Response:
+def _heartbeat(
+    group: ConsumerGroup, out: list[Effect], body: Body, client: Client, now: int, matched: Matched | None
+) -> Response:
     settings = group.world.settings(group.id)
     group.check_room(body.member_id, settings.max_size)
     reported = None if body.topic_partitions is None else _reported(body.topic_partitions)
     known = _known(group, body, reported)
     had = _partitions(known.assigned) if known is not None else None
     profile = _updated(known.profile if known is not None else Profile(), body, client)
-    is_new_pattern = _match(group, profile.regex)
+    is_new_pattern = _match(group, profile.regex, matched)
     member, has_changed = group.settle(out, known, body.member_id, profile, rejoins=body.member_epoch == JOINING)
     if is_new_pattern:
         out.append(group.pattern_record(profile.regex))
@@ -117,12 +120,12 @@ def _known(group: ConsumerGroup, body: Body, reported: Reported | None) -> Membe
     return known
 
 
-def _match(group: ConsumerGroup, pattern: str) -> bool:
+def _match(group: ConsumerGroup, pattern: str, matched: Matched | None) -> bool:
     """Match a pattern that is new to the group; returns whether it is."""
     if not pattern or pattern in group.subscriptions.topics_of_pattern:
         return False
     try:
-        group.subscriptions.match(pattern, group.world.image.topics)
+        group.subscriptions.match(pattern, group.world.image.topics, matched)
     except IllegalPattern as error:
         raise Fault(
             ErrorCode.INVALID_REGULAR_EXPRESSION,

@@ -25,6 +25,7 @@ from ottla.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ottla.groups.consumer.subscriptions import Matched
     from ottla.groups.shard import Shard
 
 OWN_IDS = 1  # version from which on members make their own ids (KIP-1082)
@@ -67,7 +68,16 @@ def _invalid(message: str) -> Fault:
     return Fault(ErrorCode.INVALID_REQUEST, message)
 
 
-def heartbeat(shard: Shard, body: Body, client: Client, to: Any, now: int) -> None:
+def has_new_pattern(shard: Shard, body: Body) -> bool:
+    """Whether the request brings a pattern that its group does not know."""
+    if not body.subscribed_topic_regex:
+        return False
+    group = shard.groups.get(body.group_id)
+    core = group.core if group is not None else None
+    return not (isinstance(core, ConsumerGroup) and body.subscribed_topic_regex in core.subscriptions.topics_of_pattern)
+
+
+def heartbeat(shard: Shard, body: Body, client: Client, to: Any, now: int, matched: Matched | None = None) -> None:
     """Serve a request that has passed `check`; a member without an id has been given one."""
     group = shard.groups.get(body.group_id)
     before = group.core if group is not None else None
@@ -93,7 +103,7 @@ def heartbeat(shard: Shard, body: Body, client: Client, to: Any, now: int) -> No
     except Fault as fault:
         to(migration.error_response(fault))
         return
-    effects = core.consumer_heartbeat(body, client, to, now)
+    effects = core.consumer_heartbeat(body, client, to, now, matched)
     answer = effects[-1]
     assert isinstance(answer, Reply)
     if answer.message.error_code:

@@ -1,18 +1,34 @@
 """What the members of a consumer group read: topics by name, and patterns with the topics that fit them.
 
 A pattern is matched when it is new, against all topics, and again when topics come or go, against these alone; so what
-a member reads is known at once. It is kept while a member has it. Patterns are RE2's and fit whole names.
+a member reads is known at once. It is kept while a member has it. Patterns are RE2's and fit whole names. To try all
+topics may take seconds: a broker does so beforehand, in a thread, and brings what it `Matched`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+from typing import NamedTuple
 
 from ottla.config.patterns import IllegalPattern, Pattern
 from ottla.groups.consumer.members import Profile
 
 NONE: frozenset[str] = frozenset()
+
+
+class Matched(NamedTuple):
+    """A pattern, names that it was tried on, and those of them that fit."""
+
+    pattern: Pattern
+    names: Collection[str]
+    fitting: frozenset[str]
+
+    @classmethod
+    def find(cls, text: str, names: Collection[str]) -> Matched:
+        """IllegalPattern when the text is none."""
+        pattern = Pattern(text)
+        return cls(pattern, names, frozenset(filter(pattern.matches, names)))
 
 
 class Subscriptions:
@@ -43,10 +59,18 @@ class Subscriptions:
             self._compiled.pop(pattern, None)
         return unread
 
-    def match(self, pattern: str, names: Iterable[str]) -> None:
-        """Take in a pattern that was not there. IllegalPattern when it is none."""
-        compiled = self._compiled[pattern] = Pattern(pattern)
-        self.topics_of_pattern[pattern] = frozenset(filter(compiled.matches, names))
+    def match(self, pattern: str, names: Collection[str], matched: Matched | None) -> None:
+        """Take in a pattern that was not there. IllegalPattern when it is none.
+
+        `matched`: what is known of it; names may have come and gone since.
+        """
+        if matched is None:
+            matched = Matched.find(pattern, names)
+        compiled, tried, fitting = matched
+        self._compiled[pattern] = compiled
+        self.topics_of_pattern[pattern] = frozenset(
+            name for name in names if name in fitting or (name not in tried and compiled.matches(name))
+        )
 
     def topics_changed(self, changed: Collection[str], existing: Collection[str]) -> list[str]:
         """Match these topics anew; returns the patterns that have other topics for it."""
