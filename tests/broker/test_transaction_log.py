@@ -20,6 +20,7 @@ from ottla.transactions import records
 from ottla.transactions.states import EMPTY, PREPARE_COMMIT
 from support.group_wire import fetch as fetch_offsets
 from support.group_wire import find_coordinator as find_group_coordinator
+from support.requests import batch, produce_request
 from support.transaction_log import state, write_states
 from support.transactional import (
     Producer,
@@ -170,6 +171,40 @@ def test_where_topics_ask_for_flushes_the_end_waits_for_them(serve: Serve) -> No
         assert one.commit() == "NONE"
     assert read_committed(wire, "t")[0] == ["0", "1", "2"]
     assert fetch_offsets(wire, "g", ("t", 0))[0][2] == 2
+
+
+def test_no_batch_is_written_before_its_partition_is_known_to_be_in_the_transaction(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = serve(**FEW, log_flush_interval_messages=1)
+    wire = served.wire()
+    wire.create("t", configs={"flush.messages": "1000000"})
+    one = begun(wire)
+    gate = threading.Event()
+    synced = os.fdatasync
+
+    def slow(fd: int) -> None:
+        gate.wait(20)
+        synced(fd)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+    monkeypatch.setattr(os, "fsync", slow)
+    who = {"producer_id": one.pid, "producer_epoch": one.epoch, "transactional": True}
+    hasty = [Producer(served.wire(), one.id) for _ in range(2)]
+    sent = []
+    for sequence, each in enumerate(hasty):
+        request = produce_request(("t", 0, batch(f"{sequence}", base_sequence=sequence, **who)), acks=-1)
+        request.transactional_id = one.id
+        sent.append(each.wire.send(request, 12))
+        patiently(lambda: state_of(wire, one.id), ("Empty",))
+    assert wire.call(m.MetadataRequest(topics=None), 12).topics
+    assert end_offset(wire, "t", committed=False) == 0
+    gate.set()
+    for each, id in zip(hasty, sent, strict=True):
+        (answer,) = each.wire.receive("Produce", 12, id).responses[0].partition_responses
+        assert answer.error_code == 0
+    assert one.commit() == "NONE"
+    assert read_committed(wire, "t")[0] == ["0", "1"]
 
 
 def test_an_end_that_is_committed_late_is_carried_out_all_the_same(

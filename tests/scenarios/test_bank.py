@@ -9,7 +9,7 @@ from typing import Any
 
 from support.bank import BROKER, Bank
 
-SECONDS = 5.0  # of faults
+SECONDS = 4.0  # of faults
 
 
 def test_no_transaction_is_torn_lost_or_seen_too_early_while_everything_dies(
@@ -21,7 +21,7 @@ def test_no_transaction_is_torn_lost_or_seen_too_early_while_everything_dies(
         bank.tend()
         end = monotonic() + SECONDS
         while monotonic() < end:
-            bank.order(chains=6, hops=4)
+            bank.order(chains=4, hops=3)
             bank.fault()
             bank.tend()
         bank.finish(60)

@@ -157,6 +157,7 @@ class Bank:
             notes = max(self.directory.glob(f"{name}-*.jsonl"), key=lambda path: path.stat().st_mtime, default=None)
             if notes is not None and _last_op(notes) in ops:
                 return
+            sleep(0.001)
 
     def _freeze(self, worker: subprocess.Popen[str]) -> None:
         """Stop a worker until its group has given it up; others go on meanwhile."""
@@ -182,7 +183,7 @@ class Bank:
         deadline = monotonic() + seconds
         while self.entries().total() < 2 * self.hops and monotonic() < deadline:
             self.tend()
-            self._producer.poll(0.05)
+            self._producer.poll(0.2)
         self._producer.flush(10)
         self.close()
         wire = self._wire()
@@ -230,5 +231,6 @@ class Bank:
 
 
 def _last_op(notes: Path) -> str:
-    last: str = notes.read_text()[-3000:].rpartition('{"op": "')[2]
-    return last.partition('"')[0]
+    with notes.open("rb") as file:
+        file.seek(max(0, notes.stat().st_size - 4000))
+        return file.read().rpartition(b'{"op": "')[2].partition(b'"')[0].decode()

@@ -97,7 +97,11 @@ class Journal(Generic[A]):
         except Refused as refusal:
             self._refused(answers, refusal)
             return
-        end = partition.log.end_offset
+        self.answer_later(answers)
+
+    def answer_later(self, answers: list[A]) -> None:
+        """The answers are due when all that was written so far is committed: now, as a rule."""
+        partition, end = self.partition, self.partition.log.end_offset
         if partition.commit is None or partition.high_watermark >= end:
             self._answer(answers)
         else:

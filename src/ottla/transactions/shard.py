@@ -89,10 +89,11 @@ class Shard(shards.Shard):
                 mark = effect
             else:
                 answers.append(effect)
+        due = [Due(transaction, mark, answers)]
         if writes:
-            self.journal.append(list(writes), [Due(transaction, mark, answers)])
+            self.journal.append(list(writes), due)
         else:
-            _answer(answers)
+            self.journal.answer_later(due)  # it tells of a state whose record may be on its way
 
     def _committed(self, due: list[Due]) -> None:
         for transaction, mark, answers in due:
