@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from ottla.broker import dispatch
-from ottla.broker.dispatch import ROUTES, Route
+from ottla.broker.dispatch import ROUTES, Deferred, Route
 from ottla.protocol import apis
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import (
@@ -14,9 +14,12 @@ from ottla.protocol.messages import (
     CreateTopicsRequest,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataRequest,
+    UpdateFeaturesRequest,
 )
 from support.requests import batch, fetch_request, frame_of, produce_request
 
@@ -162,6 +165,39 @@ def test_a_reply_that_cannot_be_written_is_a_bug_like_any_other(served, wire, ha
     with pytest.raises(ConnectionError):
         wire.frame()
     assert is_served(served)
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "later"])
+def test_a_reply_of_somebody_else_that_cannot_be_written_leaves_nobody_waiting(served, handle_with, at_once):
+    def defer(broker, request, body):
+        deferred = Deferred(request)
+        answer = DescribeClusterResponse(cluster_id="x" * 40_000)
+        if at_once:
+            deferred(answer)
+        else:
+            broker.loop.call_soon(deferred, answer)
+        return deferred
+
+    handle_with("DescribeCluster", defer)
+    wire = served.wire()
+    wire.send(DescribeClusterRequest(), 0)
+    with pytest.raises(ConnectionError):
+        wire.frame()
+    assert is_served(served)
+
+
+def test_words_about_a_very_long_name_are_cut(wire, handle_with):
+    updates = [UpdateFeaturesRequest.FeatureUpdate(feature="f" * 32_767, max_version_level=1, upgrade_type=1)]
+    reply = wire.call(UpdateFeaturesRequest(feature_updates=updates, timeout_ms=1000), 2)
+    assert reply.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "fff" in reply.error_message
+
+    name = "g" * 32_767
+    group = DescribeGroupsResponse.Group(group_id=name, error_code=69, error_message=f"there is no group {name}")
+    handle_with("DescribeGroups", lambda *_: DescribeGroupsResponse(groups=[group]))
+    (seen,) = wire.call(DescribeGroupsRequest(groups=[name]), 6).groups
+    assert (seen.group_id, seen.error_code) == (name, 69)
+    assert seen.error_message.startswith("there is no group ggg")
 
 
 def test_a_frame_handler_that_fails_closes_its_connection(serve, handle_with, caplog):

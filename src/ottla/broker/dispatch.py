@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.net.connection import BadFrame, Connection, Parked, Reply
 from ottla.protocol import apis, codec, messages
-from ottla.protocol.errors import ErrorCode, MalformedMessage
+from ottla.protocol.errors import ErrorCode, MalformedMessage, UnencodableValue
+from ottla.protocol.model import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -41,6 +42,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 FrameReader = Callable[["Broker", Connection, memoryview, int, int, int, int], "Reply | Parked | None"]
 
 API_VERSIONS = 18
+LONGEST_WORDS = 1000  # of an error message that is too long for its field
 
 
 class Request:
@@ -123,13 +125,14 @@ class Waiting(Parked):
 class Deferred(Parked):
     """A request that waits for another part of the broker, which calls this with the response: at once, or later."""
 
-    __slots__ = ("is_parked", "reply", "request")
+    __slots__ = ("is_impossible", "is_parked", "reply", "request")
 
     def __init__(self, request: Request) -> None:
         self.connection = request.connection
         self.request = request
         self.reply: bytes | None = None
         self.is_parked = False
+        self.is_impossible = False
 
     def __call__(self, message: Any) -> None:
         request = self.request
@@ -137,7 +140,9 @@ class Deferred(Parked):
             self.reply = framed(message, request.api_key, request.version, request.correlation_id)
         except Exception:
             log.exception("%s has an impossible answer; this is a bug", request)
-            self.connection.abandon(self, "internal error")
+            self.is_impossible = True
+            if self.is_parked:
+                self.connection.abandon(self, "internal error")
             return
         if self.is_parked:
             self.connection.answer(self, self.reply)
@@ -222,11 +227,15 @@ class Dispatcher:
             if isinstance(reply, Deferred):
                 if reply.reply is not None:
                     return reply.reply
+                if reply.is_impossible:
+                    raise BadFrame("internal error")
                 reply.is_parked = True
                 return reply
             if asyncio.iscoroutine(reply):
                 return wait_for(connection, self._finish(request, route, reply))
             return framed(reply, api_key, version, correlation_id)
+        except BadFrame:
+            raise
         except Exception:
             return self._bug(request, route)
 
@@ -247,10 +256,26 @@ class Dispatcher:
 
 def framed(message: Any, api_key: int, version: int, correlation_id: int) -> bytes:
     """A response as it goes on the wire, with its size."""
-    body = codec.encode(message, version)
+    try:
+        body = codec.encode(message, version)
+    except UnencodableValue:  # words about a name of 32 KB have no room beside it
+        _shorten(message)
+        body = codec.encode(message, version)
     if apis.response_header_version(api_key, version):
         return _HEADER_WITH_TAGS.pack(len(body) + 5, correlation_id, 0) + body
     return _HEADER.pack(len(body) + 4, correlation_id) + body
+
+
+def _shorten(message: Any) -> None:
+    """Cut the error messages in a response that are too long to be sent."""
+    for name in message.__slots__:
+        value = getattr(message, name)
+        if name == "error_message" and value and len(value) > LONGEST_WORDS:
+            message.error_message = value[:LONGEST_WORDS] + "…"
+        elif isinstance(value, list):
+            for one in value:
+                if isinstance(one, Message):
+                    _shorten(one)
 
 
 _KEY_AND_CORRELATION = struct.Struct(">Ii")
