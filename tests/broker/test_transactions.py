@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.controller.names import TRANSACTION_STATE
+from ottla.protocol import messages as m
 from ottla.protocol.messages import TransactionLogValue
 from ottla.transactions.states import COMPLETE_COMMIT, EMPTY, PREPARE_COMMIT
 from support.group_wire import fetch as fetch_offsets
 from support.group_wire import find_coordinator as find_group_coordinator
-from support.requests import batch, now_ms
+from support.requests import batch, fetch_request, now_ms
 from support.transaction_log import state, write_states
 from support.transactional import (
+    READ_COMMITTED,
     Producer,
     begun,
     delete_topic,
@@ -29,6 +31,7 @@ from support.transactional import (
     producers,
     read_committed,
     state_of,
+    visible,
     write_marker,
 )
 from support.wire import Wire
@@ -305,3 +308,22 @@ def test_a_transaction_that_hangs_can_be_found_and_ended(serve: Serve) -> None:
     known = running[99]
     assert write_marker(wire, "t", (99, known.producer_epoch), coordinator_epoch=known.coordinator_epoch) == "NONE"
     assert read_committed(wire, "t") == (["fine"], 4)
+
+
+# -- readers that wait ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_reader_of_committed_records_waits_for_the_end_of_the_transaction(serve: Serve, commit: bool) -> None:
+    served = serve(**FEW)
+    wire, reader = served.wire(), served.wire()
+    wire.create("t")
+    one = begun(wire)
+    assert one.send("t", "a") == "NONE"
+    waiting = reader.send(fetch_request(("t", 0, 0), max_wait_ms=15_000, isolation=READ_COMMITTED), 12)
+    assert one.send("t", "b") == "NONE"
+    assert wire.call(m.MetadataRequest(topics=None), 12).topics
+    assert one.end(commit) == "NONE"
+    (answer,) = reader.receive("Fetch", 12, waiting).responses[0].partitions
+    assert visible(answer) == (["a", "b"] if commit else [])
+    assert answer.last_stable_offset == 3

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from ottla.protocol import messages as m
 from ottla.protocol.batch import iter_batches
 from ottla.protocol.records import iter_records
 from support.requests import batch
@@ -111,3 +113,34 @@ def test_retention_takes_old_transactions_and_leaves_an_open_one_to_its_end(serv
     wire = served.wire()
     start = served.broker.partition("t", 0).log.start_offset
     assert read_committed(wire, "t", offset=start)[0][-1] == "late"
+
+
+def test_a_partition_that_moves_to_another_disk_takes_its_transactions_along(
+    serve: Serve, until: Until, tmp_path: Path
+) -> None:
+    disks = [str(tmp_path / "a"), str(tmp_path / "b")]
+    served = serve(**FEW, log_dirs=disks)
+    wire = served.wire()
+    wire.create("t", configs={"segment.bytes": "1000"})
+    one, open_one = begun(wire), begun(wire, "open")
+    for number in range(12):
+        assert one.send("t", f"{number}" + "x" * 200) == "NONE"
+        assert one.end(number % 2 == 0) == "NONE"
+    assert open_one.send("t", "undecided") == "NONE"
+    before = read_committed(wire, "t")
+    home = Path(served.broker.partition("t", 0).log.directory).parent
+    (other,) = (disk for disk in disks if Path(disk) != home)
+    topic = m.AlterReplicaLogDirsRequest.Topic(name="t", partitions=[0])
+    request = m.AlterReplicaLogDirsRequest(dirs=[m.AlterReplicaLogDirsRequest.Dir(path=other, topics=[topic])])
+    assert wire.call(request, 2).results[0].partitions[0].error_code == 0
+    until(lambda: str(served.broker.partition("t", 0).log.directory).startswith(other))
+    assert read_committed(wire, "t") == before
+    assert open_one.send("t", "more") == "NONE"
+    assert open_one.abort() == "NONE"
+    assert one.send("t", "last") == "NONE"
+    assert one.commit() == "NONE"
+    values, stable = read_committed(wire, "t")
+    assert values == [*before[0], "last"]
+    assert stable == end_offset(wire, "t", committed=False)
+    served.restart()
+    assert read_committed(served.wire(), "t") == (values, stable)
