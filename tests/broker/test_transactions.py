@@ -229,6 +229,17 @@ def test_in_version_2_no_late_request_changes_anything(served_transactions: Any,
     wire.close()
 
 
+def test_positions_can_be_committed_before_any_group_was_there(serve: Serve) -> None:
+    wire = serve(**FEW).wire()
+    wire.create("t")
+    one = begun(wire, version=1)
+    assert one.add_offsets("g") == "NONE"
+    find_group_coordinator(wire, "g")
+    assert one.commit_offsets("g", {("t", 0): 5}, 3) == "NONE"
+    assert one.commit() == "NONE"
+    assert fetch_offsets(wire, "g", ("t", 0))[0][2] == 5
+
+
 def test_two_phase_commit_is_not_offered(serve: Serve) -> None:
     wire = serve(**FEW).wire()
     find_coordinator(wire, "id")
