@@ -3,6 +3,7 @@
 import json
 import signal
 import sqlite3
+from ast import literal_eval
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,6 +181,32 @@ def test_a_program_that_ends_by_a_signal_is_not_missed(topic: Topic, start: Call
     state = topic.admin.describe_consumer_groups([topic.name])[topic.name].result(30)
     assert (state.state.name, state.members) == ("EMPTY", [])
     assert topic.committed() == 2
+
+
+def test_the_consumers_of_a_program_share_the_partitions_of_all_topics_that_fit(
+    broker: BrokerProcess, start: Callable[..., Program]
+) -> None:
+    prefix = fresh("visits")
+    topic = Topic(broker.bootstrap, 2, name=f"{prefix}-a")
+    for partition in range(2):
+        topic.send(str(partition), partition=partition)
+    program = start(
+        "several_consumers", "--bootstrap", broker.bootstrap, "--pattern", f"^{prefix}-.*", "--group", prefix,
+        *ATTENTIVE, "--property", "topic.metadata.refresh.interval.ms=200",
+    )  # fmt: skip
+    for partition in range(2):
+        program.until(f": {topic.name}-{partition}: {partition}")
+
+    def owned() -> list[list[str]]:
+        """The last assignment of each consumer."""
+        last = {line.split()[1]: literal_eval(line.partition(" has ")[2]) for line in program.having(" has ")}
+        return sorted(last.values())
+
+    eventually(lambda: owned() == [[], [f"{topic.name}-0"], [f"{topic.name}-1"]])  # one is idle
+    later = Topic(broker.bootstrap, 3, name=f"{prefix}-b")
+    shares = [[f"{topic.name}-0", f"{later.name}-0"], [f"{topic.name}-1", f"{later.name}-1"], [f"{later.name}-2"]]
+    eventually(lambda: owned() == shares)
+    program.interrupt()
 
 
 # -- offsets in the database ---------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The exactly-once patterns, with programs that die, freeze and run twice in the worst moment: before the commit."""
 
+import json
 import signal
 import sqlite3
 from collections.abc import Callable
@@ -95,6 +96,17 @@ def test_a_member_that_was_given_up_cannot_commit_offsets_under_another_id(
     frozen.interrupt()
     other.interrupt()
     assert output.values() == ["A", "B", "C"]
+
+
+def test_an_average_goes_on_with_its_state_after_a_crash(topic: Topic, output: Topic, start: Start) -> None:
+    topic.send("1", "2", "6", "10")
+    own = ("--results", output.name, "--transactional-id", topic.name, *SHORT_SESSION)
+    start("moving_average", *topic.options, *own, twist=at_the_worst(signal.SIGKILL, count=3)).end(-signal.SIGKILL)
+    program = start("moving_average", *topic.options, *own)
+    program.until("offset 3")
+    program.interrupt()
+    assert program.lines == ["offset 2: 3", "offset 3: 6"]
+    assert [json.loads(value)["average"] for value in output.values()] == [1, 1.5, 3, 6]
 
 
 # -- accounts ------------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ SHORT_SESSION = (*ATTENTIVE, "--property", "session.timeout.ms=1000")  # is soon
 class Topic:
     """A topic of one's own, with a group of the same name."""
 
-    def __init__(self, bootstrap: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, partitions: int, name: str = "") -> None:
         self.bootstrap = bootstrap
-        self.name = fresh("customers")
+        self.name = name or fresh("customers")
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.admin.create_topics([NewTopic(self.name, partitions, 1)])[self.name].result(30)
 
