@@ -38,7 +38,7 @@ class Store:
             ).fetchone()
             one.offset = row[0] if row else OFFSET_BEGINNING
             self.positions[one.topic, one.partition] = row[0] if row else 0
-        consumer.assign(partitions)
+        consumer.assign(partitions)  # with group.protocol=consumer: incremental_assign
         print("assigned", flush=True)
 
     def save(self, message: Message) -> None:

@@ -15,6 +15,8 @@ def broker() -> Iterator[BrokerProcess]:
     quick = {
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "100",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "200",
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
     }

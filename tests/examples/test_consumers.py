@@ -160,6 +160,43 @@ def test_a_second_member_goes_on_where_the_first_has_stopped(
     assert [topic.committed(0), topic.committed(1)] == [6, 6]
 
 
+def test_the_new_protocol_takes_away_only_what_goes_to_another(
+    broker: BrokerProcess, start: Callable[..., Program]
+) -> None:
+    topic = Topic(broker.bootstrap, 2)
+    for partition in range(2):
+        topic.send(*(str(partition * 5 + at) for at in range(5)), partition=partition)
+    members = ("rebalance_listener", *topic.options, "--property", "group.protocol=consumer")
+    first = start(*members)
+    first.until("partition ", 10)
+    second = start(*members)
+    second.until(lambda lines: any(line in ("assigned [0]", "assigned [1]") for line in lines))
+    moved = int(second.lines[-1][-2])
+    first.until("revoked")
+    assert first.having("revoked") == [f"revoked [{moved}]"]
+    assert topic.committed(moved) == 5
+    for partition in range(2):
+        topic.send(str(10 + partition), partition=partition)
+    first.until("partition ", 11)
+    second.until("partition ")
+    first.interrupt()
+    second.until(f"assigned [{1 - moved}]")
+    second.interrupt()
+    assert sorted(numbers(first.lines) + numbers(second.lines)) == list(range(12))
+    assert [topic.committed(0), topic.committed(1)] == [6, 6]
+
+
+@pytest.mark.parametrize("example", COMMITTING)
+def test_offsets_are_committed_in_the_new_protocol_too(
+    example: str, topic: Topic, start: Callable[..., Program]
+) -> None:
+    topic.send(*map(str, range(10)))
+    quick = ("--property", "group.protocol=consumer", "--property", "auto.commit.interval.ms=100")
+    program = start(example, *topic.options, *quick)
+    eventually(lambda: topic.committed() == 10)
+    program.interrupt()
+
+
 def test_partitions_that_were_lost_are_not_committed(topic: Topic, start: Callable[..., Program]) -> None:
     topic.send("0", "1", "2")
     frozen = start("rebalance_listener", *topic.options, *SHORT_SESSION, twist=frozen_at("1"))
