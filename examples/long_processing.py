@@ -46,10 +46,12 @@ def main() -> None:
     def on_revoke(_: Consumer, partitions: list[TopicPartition]) -> None:
         print("giving partitions up", flush=True)
         finish()
+        consumer.resume(partitions)  # should they come back: a pause outlives the assignment
 
     def on_lost(_: Consumer, partitions: list[TopicPartition]) -> None:
         nonlocal in_hand
         in_hand = None  # somebody else does it again
+        consumer.resume(partitions)
 
     consumer.subscribe([wanted.topic], on_revoke=on_revoke, on_lost=on_lost)
     running = Running()

@@ -56,6 +56,7 @@ def main() -> None:
         """Partitions that go to others take their records with them."""
         for one in partitions:
             waiting.pop((one.topic, one.partition), None)
+        consumer.resume(partitions)  # should they come back: a pause outlives the assignment
 
     consumer.subscribe([wanted.topic], on_revoke=forget, on_lost=forget)
     running = Running()

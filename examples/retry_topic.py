@@ -60,6 +60,7 @@ def main() -> None:
     def forget(_: Consumer, partitions: list[TopicPartition]) -> None:
         for one in partitions:
             due.pop((one.topic, one.partition), None)
+        consumer.resume(partitions)  # should they come back: a pause outlives the assignment
 
     consumer.subscribe([wanted.topic, wanted.retry_topic], on_revoke=forget, on_lost=forget)
     running = Running()

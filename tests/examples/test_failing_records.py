@@ -100,6 +100,36 @@ def test_a_record_that_was_waited_for_comes_to_the_next_owner(topic: Topic, star
     second.interrupt()
 
 
+def test_a_pause_does_not_outlive_a_rebalance(topic: Topic, start: Start, tmp_path: Path) -> None:
+    down = tmp_path / "down"
+    down.touch()
+    producer = Producer({"bootstrap.servers": topic.bootstrap})
+    producer.produce(topic.name, "0", str(down))
+    assert producer.flush(30) == 0
+    first = start("pause_and_resume", *topic.options, *ATTENTIVE, "--pause", "0.1")
+    first.until("paused at offset 0")
+    second = start("pause_and_resume", *topic.options, *ATTENTIVE, "--pause", "0.1")
+    eventually(lambda: topic.members() == 2)
+    second.interrupt()
+    first.until("paused at offset 0", 2)  # the partition has come back, and the record with it
+    down.unlink()
+    first.until("partition 0, offset 0: 0")
+    first.interrupt()
+
+
+def test_a_record_comes_when_its_time_has_come_though_its_partition_was_away(topic: Topic, start: Start) -> None:
+    retry, dead = Topic(topic.bootstrap, 1), fresh("dead")
+    options = (*topic.options, *ATTENTIVE, "--retry-topic", retry.name, "--dead-letters", dead, "--wait", "1")
+    topic.send("sometimes?")
+    first = start("retry_topic", *options)
+    first.until("later")
+    second = start("retry_topic", *options)
+    eventually(lambda: topic.members() == 2)
+    second.interrupt()
+    eventually(lambda: bool(first.having("served sometimes?") or second.having("served sometimes?")))
+    first.interrupt()
+
+
 def test_long_work_does_not_cost_the_membership(topic: Topic, start: Start) -> None:
     topic.send("4", "0")
     impatient = ("--property", "max.poll.interval.ms=3000", "--property", "session.timeout.ms=3000")

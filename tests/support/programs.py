@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -73,6 +72,7 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._words = (example, *words)
         self.lines: list[str] = []
         self.errors: list[str] = []
         self._changed = threading.Condition()
@@ -134,9 +134,8 @@ class Program:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         for reader in self._readers:
             reader.join(PATIENCE)
-        if kind is not None:
-            sys.stderr.write("\n".join(["", *self.process.args[1:2], *self.lines, *self.errors, ""]))  # type: ignore[index]
+        sys.stderr.write("\n".join(["", *self._words, *self.lines, *self.errors, ""]))  # shown where a test fails
