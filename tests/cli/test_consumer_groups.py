@@ -204,7 +204,7 @@ def test_what_destroys_is_asked_for_first(groups: Groups) -> None:
     said = own(f"--delete --group {groups.name}")
     assert (said.status, said.out) == (1, [])
     assert said.err == [
-        f"ottla: Delete 1 consumer groups: {groups.name}: say --yes to do it without being asked"
+        f"ottla: Delete consumer group {groups.name}: say --yes to do it without being asked"
     ]  # fmt: skip
     assert own(f"--delete-offsets --group {groups.name} --topic {groups.topic}").status == 1
     assert _committed(groups) == [3, 3]

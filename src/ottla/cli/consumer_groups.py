@@ -269,7 +269,8 @@ class Work:
         groups = self._groups()
         if not groups:
             return None
-        confirm(f"Delete {len(groups)} consumer groups: {', '.join(groups)}", self._options["yes"])
+        count = "consumer group" if len(groups) == 1 else f"{len(groups)} consumer groups:"
+        confirm(f"Delete {count} {', '.join(groups)}", self._options["yes"])
         deleted, failed = [], {}
         admin = self._reach.admin()  # kept: its thread ends with it, and nothing is answered any more
         for group, future in admin.delete_consumer_groups(groups, request_timeout=self._seconds).items():
