@@ -19,6 +19,7 @@ def features(ottla_shared_broker) -> Tool:
 
 def test_the_cluster_shows_its_id_and_its_brokers(cluster, ottla_shared_broker) -> None:
     (line,) = cluster.works("cluster-id")
+    assert cluster.works("") == [line]
     assert re.fullmatch(r"Cluster ID: [\w-]{22}", line)
     port = ottla_shared_broker.port
     assert cluster.works("list-endpoints") == [
@@ -43,7 +44,7 @@ def test_the_cluster_shows_its_id_and_its_brokers(cluster, ottla_shared_broker) 
         ("unregister", 2, "unregister needs --id"),
         ("cluster-id --id 3", 2, "--id cannot go with cluster-id"),
         ("explode", 2, "'explode' is not one of"),
-        ("", 2, "Missing argument"),
+        ("unregister --id 3 --output json", 2, "--output cannot go with unregister"),
     ],
 )
 def test_what_a_cluster_cannot_do_is_told_in_one_line(cluster, words: str, status: int, told: str) -> None:
@@ -54,6 +55,7 @@ def test_what_a_cluster_cannot_do_is_told_in_one_line(cluster, words: str, statu
 
 def test_features_are_described_and_changed(ottla_broker) -> None:
     features = Tool("kafka-features", ottla_broker.bootstrap)
+    assert features.works("") == features.works("describe")
     for line in features.works("describe"):
         assert re.fullmatch(
             r"Feature: \S+ +SupportedMinVersion: 0 +SupportedMaxVersion: \d+ +FinalizedVersionLevel: \d+ +Epoch: \d+",
@@ -83,6 +85,7 @@ def test_features_are_described_and_changed(ottla_broker) -> None:
         ("upgrade --feature a=1 --feature a=2", 2, "Feature a was specified more than once."),
         ("upgrade --feature a=1 --unsafe", 2, "--unsafe cannot go with upgrade"),
         ("describe --feature a=1", 2, "--feature cannot go with describe"),
+        ("upgrade --feature a=1 --output json", 2, "--output cannot go with upgrade"),
     ],
 )
 def test_a_change_of_features_that_cannot_be_is_told(features, words: str, status: int, told: str) -> None:

@@ -88,7 +88,7 @@ def test_what_cannot_be_sent_is_told_with_status_1(consoles: Consoles) -> None:
     assert consoles.status == 1
     lines = [line for line in err.splitlines() if not line.startswith("WARN")]
     told = f"Error when sending message to topic {topic} with key: null, value: 2000000 bytes with error: "
-    assert lines[0].startswith(told + "MSG_SIZE_TOO_LARGE")
+    assert lines[0].startswith(told + "MESSAGE_TOO_LARGE")
     assert lines[1:] == ["ottla: 1 of 2 messages could not be sent"]
     assert consoles.consume(topic, 1) == b"fits\n"
 
@@ -104,7 +104,7 @@ def test_lines_before_a_bad_one_are_sent(consoles: Consoles) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        (["--topic", "bad topic"], 1, "bad topic: TOPIC_EXCEPTION"),
+        (["--topic", "bad topic"], 1, "bad topic: INVALID_TOPIC_EXCEPTION"),
         ([], 2, "Missing option '--topic'"),
         (["--topic", "t", "--property", "parse.key"], 2, "--property 'parse.key' must be KEY=VALUE"),
         (["--topic", "t", "--compression-codec", "rar"], 2, "'rar' is not one of 'none', 'gzip'"),

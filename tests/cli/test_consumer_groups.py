@@ -79,6 +79,8 @@ def test_groups_are_listed_with_state_and_type(groups: Groups) -> None:
     [
         ("--to-earliest", [0, 0]),
         ("--to-latest", [6, 6]),
+        ("--to-offset 0", [0, 0]),
+        ("--shift-by 0", [3, 3]),
         ("--to-current", [3, 3]),
         ("--to-offset 5", [5, 5]),
         ("--to-offset 50", [6, 6]),
@@ -239,6 +241,8 @@ def test_patterns_are_judged_by_re2() -> None:
         ("--describe --group g --state stable", "--describe does not take a value for --state"),
         ("--describe --group g --topic t", "--topic cannot go with --describe"),
         ("--describe --group g --execute", "--execute cannot go with --describe"),
+        ("--describe --group g --to-offset 0", "--to-offset cannot go with --describe"),
+        ("--delete --group g --output json", "--output cannot go with --delete"),
         ("--delete", "--delete takes one of --group and --all-groups"),
         ("--delete-offsets --group g", "--delete-offsets takes one --group and at least one --topic"),
         ("--reset-offsets --group g --topic t", "takes exactly one of --to-earliest, "),

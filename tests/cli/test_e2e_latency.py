@@ -66,4 +66,4 @@ def test_a_topic_that_cannot_be_made_is_told(e2e, ottla_shared_broker) -> None:
     at = ["--bootstrap-server", ottla_shared_broker.bootstrap, "--topic", "no topic"]
     status, _, errors = e2e(*at, "--num-records=1", "--producer-acks=1", "--record-size=1")
     assert status == 1
-    assert "TOPIC_EXCEPTION" in errors
+    assert "INVALID_TOPIC_EXCEPTION" in errors

@@ -135,7 +135,7 @@ def test_records_that_are_refused_are_counted_and_told(ottla_shared_broker, caps
     assert main.run(["producer-perf-test", *words, *at]) == 1
     said = capsys.readouterr()
     assert said.out.startswith("0 records sent, ")
-    assert said.err == "ottla: 3 records were not sent: TOPIC_EXCEPTION: Broker: Invalid topic\n"
+    assert said.err == "ottla: 3 records were not sent: INVALID_TOPIC_EXCEPTION: Broker: Invalid topic\n"
 
 
 @pytest.mark.parametrize(

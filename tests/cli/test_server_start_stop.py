@@ -16,6 +16,7 @@ from ottla.cli.common.processes import running_brokers
 
 OTTLA = [sys.executable, "-m", "ottla.cli"]
 SERVER_START = [*OTTLA, "server-start"]
+SAMPLE = Path(__file__).parents[2] / "config/server.properties"
 
 
 @pytest.fixture
@@ -66,6 +67,15 @@ def test_in_the_foreground_it_is_the_broker_itself(properties: Path, node_id: in
         assert capsys.readouterr().err == f"stopped broker {node_id} (pid {process.pid})\n"
         process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+def test_the_sample_of_a_property_file_is_one(properties: Path, node_id: int, tmp_path: Path) -> None:
+    theirs = f"broker.id={node_id}\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+    properties.write_text(re.sub(r"^(broker\.id|listeners)=.*\n", "", SAMPLE.read_text(), flags=re.MULTILINE) + theirs)
+    started = subprocess.run([*SERVER_START, "-daemon", "server.properties"], capture_output=True, text=True)
+    assert started.returncode == 0, started
+    assert "WARNING" not in (tmp_path / "logs/kafkaServer.out").read_text()
+    assert (tmp_path / "data/meta.properties").exists()
 
 
 def test_the_log_of_a_daemon_goes_where_log_dir_says(

@@ -175,6 +175,9 @@ def test_with_if_exists_a_missing_topic_is_no_error(topics, name, words: str) ->
         ("--list --topics-with-overrides", "--topics-with-overrides cannot go with --list"),
         ("--describe --topics-with-overrides --under-replicated", "--topics-with-overrides cannot go with a report"),
         ("--describe --partition-size-limit-per-response 0", "0 is not in the range"),
+        ("--list --partition-size-limit-per-response 9", "--partition-size-limit-per-response cannot go with --list"),
+        ("--list --partitions 0", "--partitions cannot go with --list"),
+        ("--create --topic t --output json", "--output cannot go with --create"),
     ],
 )
 def test_what_is_asked_for_wrongly_gets_one_line_and_status_2(topics, words: str, told: str) -> None:

@@ -170,7 +170,7 @@ def test_what_an_id_has_open_is_aborted_and_its_producer_fenced(tool: str, ottla
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        ("", 2, "Missing argument"),
+        ("abort --output json", 2, "--output cannot go with abort"),
         ("explode", 2, "'explode' is not one of"),
         ("describe", 2, "describe needs --transactional-id"),
         (

@@ -10,7 +10,7 @@ import click
 
 from ottla.cli.common.invocation import Failure
 from ottla.cli.common.options import Tool, given_only_with, int32
-from ottla.cli.common.output import output_option, show
+from ottla.cli.common.output import output_asked, output_option, show
 from ottla.cli.common.reach import find, properties_of
 from ottla.cli.common.requests import error_text
 from ottla.protocol.messages import DescribeClusterRequest
@@ -19,7 +19,7 @@ BROKERS = 1  # the kind of endpoints that is asked for
 
 
 @click.command("cluster", cls=Tool, short_help="Show the cluster's id and its brokers.")
-@click.argument("action", type=click.Choice(["cluster-id", "list-endpoints", "unregister"]))
+@click.argument("action", type=click.Choice(["cluster-id", "list-endpoints", "unregister"]), default="cluster-id")
 @click.option("--bootstrap-server", "-b", "servers", metavar="HOST:PORT,...", help="The brokers.")
 @click.option("--zookeeper", metavar="HOST:PORT/CHROOT", help="Find the brokers through a ZooKeeper ensemble.")
 @click.option("--command-config", "--config", "-c", "file", metavar="FILE", help="A file with settings of the client.")
@@ -40,6 +40,7 @@ def command(
     """Show the cluster's id (cluster-id), or its brokers (list-endpoints)."""
     given_only_with(ctx, action, {"--include-fenced-brokers": fenced}, "list-endpoints")
     given_only_with(ctx, action, {"--id": broker_id}, "unregister")
+    given_only_with(ctx, action, output_asked(ctx), "cluster-id", "list-endpoints")
     reach = find(servers, zookeeper, properties_of(file))
     if action == "unregister":
         if broker_id is None:

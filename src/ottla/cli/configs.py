@@ -16,7 +16,7 @@ import click
 from ottla.cli.common import client_quotas, resource_configs
 from ottla.cli.common.invocation import Failure
 from ottla.cli.common.options import Tool, chosen, given_only_with, spelled_out
-from ottla.cli.common.output import JSON, TEXT, output_option, show
+from ottla.cli.common.output import JSON, TEXT, output_asked, output_option, show
 from ottla.cli.common.reach import Reach, properties_of, reaches
 from ottla.cli.common.requests import Cluster, error_text
 from ottla.cli.common.resource_configs import Resource, Source, source_name
@@ -103,7 +103,7 @@ def command(
 ) -> None:
     """Show and change settings of topics, brokers, groups, clients and users."""
     action = chosen(ctx, {"--describe": describe, "--alter": alter}, "--describe")
-    given_only_with(ctx, action, {"--all": every}, "--describe")
+    given_only_with(ctx, action, {"--all": every, **output_asked(ctx)}, "--describe")
     changes = {"--add-config": add_config, "--add-config-file": add_config_file, "--delete-config": delete_config}
     given_only_with(ctx, action, changes, "--alter")
     kinds, entities = _entity(list(types), list(names), short)

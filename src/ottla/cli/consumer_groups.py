@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from ottla.cli.common.invocation import FAILED, Failure, confirm
-from ottla.cli.common.options import Tool, chosen, given_only_with, int32, int64
-from ottla.cli.common.output import TEXT, output_option, show
+from ottla.cli.common.options import Tool, chosen, given_only_with, int32, int64, is_given
+from ottla.cli.common.output import TEXT, output_asked, output_option, show
 from ottla.cli.common.reach import Reach, kafka_error, reaches
 from ottla.cli.common.requests import error_text
 from ottla.cli.groups import describe, reset
@@ -116,9 +116,10 @@ def _check(ctx: click.Context, action: str, options: Mapping[str, Any]) -> None:
     """Refuses options that do not go together, as Kafka's tool does."""
     given_only_with(ctx, action, {"--state": options["state"]}, "--list", "--describe")
     given_only_with(ctx, action, {"--type": options["type_"]}, "--list")
+    given_only_with(ctx, action, output_asked(ctx), "--list", "--describe", "--reset-offsets", "--delete-offsets")
     shown = {"--offsets": options["offsets"], "--members": options["members"], "--verbose": options["verbose"]}
     given_only_with(ctx, action, shown, "--describe")
-    wanted = [name for name in ("offsets", "members", "state") if options[name] not in (None, False)]
+    wanted = [name for name in ("offsets", "members", "state") if is_given(options[name])]
     if action == "--describe" and len(wanted) > 1:
         raise click.UsageError("--describe takes at most one of --members, --offsets and --state", ctx)
     if action == "--describe" and options["state"]:
@@ -141,7 +142,7 @@ def _check(ctx: click.Context, action: str, options: Mapping[str, Any]) -> None:
     if action == "--delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
         raise click.UsageError("--delete-offsets takes one --group and at least one --topic", ctx)
     if action == "--reset-offsets":
-        given = [name for name, value in scenarios.items() if value not in (None, False)]
+        given = [name for name, value in scenarios.items() if is_given(value)]
         if len(given) != 1:
             raise click.UsageError(f"--reset-offsets takes exactly one of {', '.join(scenarios)}", ctx)
         if options["dry_run"] and options["execute"]:

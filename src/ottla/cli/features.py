@@ -12,7 +12,7 @@ import click
 
 from ottla.cli.common.invocation import Failure
 from ottla.cli.common.options import Tool, given_only_with
-from ottla.cli.common.output import output_option, show
+from ottla.cli.common.output import output_asked, output_option, show
 from ottla.cli.common.reach import Reach, reaches
 from ottla.cli.common.requests import error_text
 from ottla.controller.features import SUPPORTED, UpgradeType, offered
@@ -25,7 +25,7 @@ MOST = 32767
 
 
 @click.command("features", cls=Tool, short_help="Show and change the levels of features.")
-@click.argument("action", type=click.Choice(ACTIONS))
+@click.argument("action", type=click.Choice(ACTIONS), default="describe")
 @click.option("--feature", multiple=True, metavar="FEATURE=LEVEL", help="The feature; disable: without a level.")
 @click.option("--unsafe", is_flag=True, help="downgrade, disable: even if metadata are lost.")
 @click.option("--dry-run", is_flag=True, help="Only check whether it can be done.")
@@ -48,6 +48,7 @@ def command(
     """Show the levels of features (describe), and change them (upgrade, downgrade, disable)."""
     given_only_with(ctx, action, {"--feature": feature}, *CHANGES, "feature-dependencies")
     given_only_with(ctx, action, {"--dry-run": dry_run}, *CHANGES)
+    given_only_with(ctx, action, output_asked(ctx), "describe", "version-mapping")
     given_only_with(ctx, action, {"--unsafe": unsafe}, "downgrade", "disable")
     given_only_with(ctx, action, {"--metadata": metadata}, "upgrade", "downgrade")
     given_only_with(ctx, action, {"--release-version": release_version}, "upgrade", "downgrade", "version-mapping")

@@ -22,7 +22,7 @@ from ottla.cli.common.assignments import Assignment, Replica, as_json
 from ottla.cli.common.invocation import Failure, fail_as_kafka
 from ottla.cli.common.json_files import TopicPartition, joined
 from ottla.cli.common.options import Tool, chosen, given_only_with, int32, int64
-from ottla.cli.common.output import TEXT, output_option, show
+from ottla.cli.common.output import TEXT, output_asked, output_option, show
 from ottla.cli.common.reach import Reach, reaches_by_bootstrap
 from ottla.cli.common.requests import Cluster, Unreachable, error_text
 from ottla.cli.common.resource_configs import Resource
@@ -105,6 +105,7 @@ def command(
     of_generate = {"--topics-to-move-json-file": topics_file, "--broker-list": brokers}
     of_generate["--disable-rack-aware"] = disable_rack_aware or None  # type: ignore[assignment]
     given_only_with(ctx, action, of_generate, "--generate")
+    given_only_with(ctx, action, output_asked(ctx), "--list")
     given_only_with(ctx, action, {"--reassignment-json-file": file}, "--execute", "--verify", "--cancel")
     given_only_with(ctx, action, {"--additional": additional, "--throttle": throttle}, "--execute")
     given_only_with(ctx, action, {"--disallow-replication-factor-change": keep}, "--execute")

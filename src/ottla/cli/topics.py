@@ -14,7 +14,7 @@ import click
 
 from ottla.cli.common.invocation import Failure, by_kafka_name, confirm, fail_as_kafka
 from ottla.cli.common.options import Tool, chosen, given_only_with, int32, key_values
-from ottla.cli.common.output import JSON, output_option, show
+from ottla.cli.common.output import JSON, output_asked, output_option, show
 from ottla.cli.common.reach import Reach, broker_error, reaches
 from ottla.cli.common.topic_filter import INTERNAL_TOPICS, TopicFilter
 
@@ -62,10 +62,10 @@ class TopicError(Failure):
 @click.option("--disable-rack-aware", is_flag=True, help="Create: place replicas without regard to racks.")
 @click.option(
     "--partition-size-limit-per-response",
+    "per_answer",
     type=int32(1),
-    default=PARTITIONS_PER_ANSWER,
     metavar="N",
-    help="Describe: so many partitions at once.",
+    help=f"Describe: so many partitions at once: {PARTITIONS_PER_ANSWER}.",
 )
 @click.option("--yes", "--force", "yes", is_flag=True, help="Do not ask before topics are deleted.")
 @reaches
@@ -93,7 +93,7 @@ def command(
     under_min_isr_partitions: bool,
     at_min_isr_partitions: bool,
     disable_rack_aware: bool,
-    partition_size_limit_per_response: int,
+    per_answer: int | None,
     yes: bool,
     reach: Reach,
     output: str,
@@ -118,6 +118,8 @@ def command(
     given_only_with(ctx, action, {"--exclude-internal": exclude_internal}, "--list", "--describe")
     given_only_with(ctx, action, {"--topics-with-overrides": topics_with_overrides, **reports}, "--describe")
     given_only_with(ctx, action, {"--topic-id": topic_id}, "--describe")
+    given_only_with(ctx, action, {"--partition-size-limit-per-response": per_answer}, "--describe")
+    given_only_with(ctx, action, output_asked(ctx), "--list", "--describe")
     if action not in ("--list", "--describe") and topic is None:
         raise click.UsageError(f"{action} needs --topic", ctx)
     if alter and partitions is None:
@@ -147,7 +149,8 @@ def command(
             _delete(reach, topic, if_exists, yes)
         elif describe:
             wanted = {name for name, given in reports.items() if given}
-            found = _find(reach, topic, topic_id, if_exists, exclude_internal, partition_size_limit_per_response)
+            per_answer = per_answer or PARTITIONS_PER_ANSWER
+            found = _find(reach, topic, topic_id, if_exists, exclude_internal, per_answer)
             _show_descriptions(reach, *found, wanted, topics_with_overrides, output)
         else:
             _list(reach, topic, exclude_internal, output)

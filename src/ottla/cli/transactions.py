@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -22,7 +22,7 @@ from ottla.cli.common import transaction_requests as requests
 from ottla.cli.common.invocation import Failure, by_kafka_name, confirm
 from ottla.cli.common.json_files import TopicPartition
 from ottla.cli.common.options import Tool, given_only_with, int32, int64
-from ottla.cli.common.output import JSON, output_option, show
+from ottla.cli.common.output import JSON, output_asked, output_option, show
 from ottla.cli.common.reach import Reach, reaches
 from ottla.cli.common.requests import Cluster, error_text
 from ottla.cli.common.transaction_requests import Open, Producer
@@ -35,7 +35,7 @@ DEFAULT_TIMEOUT_MINUTES = 15
 
 
 @click.command("transactions", cls=Tool, short_help="Show transactions, and end those that hang.")
-@click.argument("action", type=click.Choice(ACTIONS))
+@click.argument("action", type=click.Choice(ACTIONS), default="list")
 @click.option(
     "--duration-filter", type=int64(), metavar="MS", help="list: only those that run longer; less than 0 means all."
 )
@@ -84,13 +84,14 @@ def command(
         "--coordinator-epoch": coordinator_epoch,
     }
     for_partition = {"--topic": topic, "--partition": partition}
-    _given_only_with(ctx, action, for_list, "list")
-    _given_only_with(ctx, action, {"--transactional-id": transactional_id}, "describe", TERMINATE)
-    _given_only_with(ctx, action, for_partition, "describe-producers", "abort", "find-hanging")
-    _given_only_with(ctx, action, {"--broker-id": broker_id}, "describe-producers", "find-hanging")
-    _given_only_with(ctx, action, {"--start-offset": start_offset, **older}, "abort")
-    _given_only_with(ctx, action, {"--max-transaction-timeout": max_transaction_timeout}, "find-hanging")
+    given_only_with(ctx, action, for_list, "list")
+    given_only_with(ctx, action, {"--transactional-id": transactional_id}, "describe", TERMINATE)
+    given_only_with(ctx, action, for_partition, "describe-producers", "abort", "find-hanging")
+    given_only_with(ctx, action, {"--broker-id": broker_id}, "describe-producers", "find-hanging")
+    given_only_with(ctx, action, {"--start-offset": start_offset, **older}, "abort")
+    given_only_with(ctx, action, {"--max-transaction-timeout": max_transaction_timeout}, "find-hanging")
     given_only_with(ctx, action, {"--yes": yes}, "abort", TERMINATE)
+    given_only_with(ctx, action, output_asked(ctx), "list", "describe", "describe-producers", "find-hanging")
 
     if action in ("describe", TERMINATE):
         if not transactional_id:
@@ -126,11 +127,6 @@ def command(
         else:
             with reach.cluster() as cluster:
                 _describe_producers(cluster, (topic, partition), broker_id, output)
-
-
-def _given_only_with(ctx: click.Context, action: str, options: Mapping[str, object], *actions: str) -> None:
-    """As `given_only_with`; 0 is given, too."""
-    given_only_with(ctx, action, {name: value is not None for name, value in options.items()}, *actions)
 
 
 # -- what there is -------------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ def test_one_action_is_chosen_or_the_default() -> None:
     context = click.Context(tool)
     assert chosen(context, {"--list": False, "--create": True}) == "--create"
     assert chosen(context, {"--list": False, "--create": None}, "--list") == "--list"
+    assert chosen(context, {"--list": False, "--to-offset": 0}, "--list") == "--to-offset"
     for actions in ({"--list": True, "--create": True}, {"--list": False, "--create": False}):
         with pytest.raises(click.UsageError, match="exactly one action is wanted: --list or --create"):
             chosen(context, actions)

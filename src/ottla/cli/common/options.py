@@ -142,9 +142,14 @@ def _full_name(name: str, takers: Mapping[str, click.Option], ctx: click.Context
     raise click.UsageError(f"no option {name}" + (f"; did you mean {like}?" if like else ""), ctx)
 
 
+def is_given(value: Any) -> bool:
+    """Whether an option was given, by its value: 0 and an empty text are, what nobody asked for is not."""
+    return value is not None and value is not False and value != ()
+
+
 def chosen(ctx: click.Context, actions: Mapping[str, Any], default: str | None = None) -> str:
     """The one action among flags by option name (`{"--list": list_, …}`); `default` where none is given."""
-    given = [name for name, value in actions.items() if value not in (None, False, ())]
+    given = [name for name, value in actions.items() if is_given(value)]
     if len(given) == 1:
         return given[0]
     if not given and default is not None:
@@ -156,7 +161,7 @@ def chosen(ctx: click.Context, actions: Mapping[str, Any], default: str | None =
 def given_only_with(ctx: click.Context, action: str, options: Mapping[str, Any], *actions: str) -> None:
     """Refuses options (value by name) with another action than theirs."""
     for name, value in options.items():
-        if value not in (None, False, ()) and action not in actions:
+        if is_given(value) and action not in actions:
             raise click.UsageError(f"{name} cannot go with {action}; it is for {' and '.join(actions)}", ctx)
 
 

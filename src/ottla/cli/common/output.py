@@ -38,6 +38,11 @@ def output_option(function: F) -> F:
     )(function)
 
 
+def output_asked(ctx: click.Context) -> dict[str, bool]:
+    """`--output` for `given_only_with`: whether somebody has asked for a form, which only what lists can have."""
+    return {"--output": ctx.get_parameter_source("output") is click.core.ParameterSource.COMMANDLINE}
+
+
 def show(
     output: str,
     columns: Sequence[str],

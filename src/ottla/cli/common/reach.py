@@ -232,7 +232,7 @@ def kafka_error(error: Any) -> str:
     """What a KafkaException or KafkaError says, in words."""
     inner = error.args[0] if isinstance(error, Exception) and error.args else error
     if hasattr(inner, "str") and hasattr(inner, "name"):
-        name, words = inner.name().lstrip("_"), " ".join(inner.str().split())
+        name, words = requests.error_name(inner.code()) or inner.name().lstrip("_"), " ".join(inner.str().split())
         return f"{name}: {words}" if words else str(name)
     return str(error)
 

@@ -179,4 +179,10 @@ def error_text(code: int, message: str | None = None) -> str:
     )
 
 
+def error_name(code: int) -> str | None:
+    """Kafka's name of an error of the protocol; librdkafka has others for some."""
+    known = _BY_CODE.get(code)
+    return known.name if known else None
+
+
 _BY_CODE = {int(known): known for known in ErrorCode}
