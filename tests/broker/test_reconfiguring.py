@@ -25,7 +25,7 @@ from ottla.protocol.records import Record, build_batch, iter_batches
 from ottla.storage.compaction.offset_map import OffsetMap
 from ottla.testing import BrokerProcess
 from support.requests import batch, fetch, produce
-from support.settings import BROKER, DELETE, SET, alter, rows
+from support.settings import BROKER, DELETE, GROUP, SET, alter, rows
 from support.wire import Wire
 
 CLOSED = (ConnectionError, EOFError)
@@ -282,6 +282,14 @@ def test_idle_producers_are_forgotten_sooner(serve, until):
     assert len(producers) == 1
     alter(wire, BROKER, "", (SET, "producer.id.expiration.ms", "1"))
     until(lambda: len(producers) == 0)
+
+
+def test_groups_follow_the_default_interval_between_assignments_unless_they_have_their_own(served, wire):
+    key = "group.consumer.assignment.interval.ms"
+    assert alter(wire, GROUP, "own", (SET, "consumer.assignment.interval.ms", "7")) == (0, None)
+    assert alter(wire, BROKER, "", (SET, key, "2345")) == (0, None)
+    intervals = [served.broker.group_config(name).consumer_assignment_interval_ms for name in ("any", "own")]
+    assert intervals == [2345, 7]
 
 
 # -- what was stored by somebody else ----------------------------------------------------------------------------
