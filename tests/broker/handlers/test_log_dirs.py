@@ -137,7 +137,9 @@ def other(disks, topic, index=0):
 
 def leftovers(disks):
     return [path.name for disk in disks for path in Path(disk).glob("*-*[ey]") if not path.name.endswith("-delete")] + [
-        str(path) for disk in disks for path in Path(disk).glob("*[!e]/moved-from")  # but not in what is being deleted
+        str(path)
+        for disk in disks
+        for path in Path(disk).glob("*[!e]/moved-from")  # but not in what is being deleted
     ]
 
 
