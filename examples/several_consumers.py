@@ -5,6 +5,8 @@ does among programs. More consumers than partitions are idle. Topics are chosen 
 later and fit it are read as well, as soon as the client looks (`topic.metadata.refresh.interval.ms`).
 """
 
+import logging
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -12,14 +14,16 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from arguments import options
 from running import Running
 
+log = logging.getLogger()  # its lines stay whole, whichever thread writes
+
 
 def process(number: int, message: Message) -> None:
-    print(f"consumer {number}: {message.topic()}-{message.partition()}: {message.value().decode()}", flush=True)
+    log.info("consumer %d: %s-%d: %s", number, message.topic(), message.partition(), message.value().decode())
 
 
 def consume(number: int, settings: dict[str, str], pattern: str, running: Running) -> None:
     def on_assign(_: Consumer, partitions: list[TopicPartition]) -> None:
-        print(f"consumer {number} has {sorted(f'{one.topic}-{one.partition}' for one in partitions)}", flush=True)
+        log.info("consumer %d has %s", number, sorted(f"{one.topic}-{one.partition}" for one in partitions))
 
     consumer = Consumer(settings)
     consumer.subscribe([pattern], on_assign=on_assign)  # what begins with ^ is a pattern
@@ -43,6 +47,7 @@ def main() -> None:
         "auto.offset.reset": "earliest",
         **wanted.property,
     }
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
     running = Running()
     with ThreadPoolExecutor(wanted.consumers) as threads:
         work = [
