@@ -19,7 +19,6 @@ from bench.process import BenchError
 from bench.workloads import Figure, Load, Scene, Values, Workload, measure
 
 HEARTBEAT_MS = 100
-PASSES = 3  # one is over in a fraction of a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,7 @@ class Groups:
     groups: int
     members: int
     protocol: Literal["classic", "consumer"] = "classic"
+    passes: int = 3  # one is over in a fraction of a second
     source: str | None = None
 
     def figures(self) -> Sequence[Figure]:
@@ -43,7 +43,7 @@ class Groups:
     def run(self, scene: Scene) -> Values:
         groups = max(5, int(self.groups * scene.scale)) if self.groups > 1 else 1
         members = max(5, int(self.members * scene.scale)) if self.members > 1 else 1
-        loads = [self._pass(scene, groups, members, number) for number in range(PASSES)]
+        loads = [self._pass(scene, groups, members, number) for number in range(self.passes)]
         return {
             f"{self.name}.seconds": statistics.median(load.printed["seconds"] for load in loads),
             f"{self.name}.cpu": statistics.median(load.printed["broker_cpu"] for load in loads),

@@ -153,7 +153,7 @@ def test_groups_become_stable_and_their_members_commit(generator, broker, tmp_pa
     workloads: list[Workload] = [
         Groups("single", groups=20, members=1),
         Groups("one", groups=1, members=20),
-        Groups("new", groups=1, members=20, protocol="consumer"),
+        Groups("new", groups=1, members=20, protocol="consumer", passes=1),
         Commits("steady", rate=200, seconds=0.3, members=4),
         Commits("fast", rate=0, seconds=0.3, members=4),
     ]
