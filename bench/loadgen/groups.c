@@ -31,6 +31,7 @@ enum { OFFSET_COMMIT = 8, FIND_COORDINATOR = 10, JOIN_GROUP = 11, HEARTBEAT = 12
 enum { COORDINATOR_LOAD_IN_PROGRESS = 14, COORDINATOR_NOT_AVAILABLE = 15, NOT_COORDINATOR = 16, ILLEGAL_GENERATION = 22,
        REBALANCE_IN_PROGRESS = 27, MEMBER_ID_REQUIRED = 79 };
 enum { SESSION_MS = 45000, REBALANCE_MS = 60000, RETRY_MS = 20 };
+enum { AT_ONCE = 25 };           /* connections; a broker has room for 50 that it has not accepted yet, and others wait a second */
 
 struct group {
     char id[160];
@@ -63,6 +64,7 @@ static struct {
     int count, per_group, poller;
     int committing;              /* all are stable, and commit from now on */
     int groups_stable, joins;
+    int named;                   /* members that the broker has given an id */
     int done;                    /* members that have made their last commit */
     uint64_t commits_end, interval;
     long commits, errors, first_error;
@@ -254,8 +256,10 @@ static void joined(struct member *member, struct reader *reply)
     if (error && error != MEMBER_ID_REQUIRED)
         fail("JoinGroup: error %d", error);
     take_string(reply, member->id, sizeof member->id);
-    if (error) {
-        join(member);
+    if (error) {                 /* it has an id now; all join together, or luck would say how often a group rebalances */
+        if (++run.named == run.count)
+            for (int i = 0; i < run.count; i++)
+                join(&run.members[i]);
         return;
     }
     member->generation = generation;
@@ -459,8 +463,9 @@ static void open_members(void)
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = member};
         if (epoll_ctl(run.poller, EPOLL_CTL_ADD, member->socket, &event))
             fail("epoll: %s", strerror(errno));
+        if (i % AT_ONCE == 0)
+            wait_for_coordinator(member);
     }
-    wait_for_coordinator(&run.members[0]);
 }
 
 /* So that no session expires while something else is measured. */
