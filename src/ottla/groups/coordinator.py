@@ -30,6 +30,7 @@ from ottla.replication.partition import Partition
 log = logging.getLogger(__name__)
 
 HELD_UP_MS = 200  # a timer that comes later than this tells of a broker that was held up
+CATCH_UP_MS = 20  # then: how long what waits in the sockets has before it; 0 would come before the sockets are read
 
 
 class Coordinator:
@@ -111,7 +112,7 @@ class Coordinator:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def now(self) -> int:
-        return int(self.host.loop.time() * 1000)
+        return round(self.host.loop.time() * 1000)
 
     def set_timer(self, group: Group, timer: Timer) -> None:
         if timer.at is None:
@@ -130,7 +131,7 @@ class Coordinator:
     def _ring(self) -> None:
         now = self.now()
         if now - self._wake_at > HELD_UP_MS:
-            self._arm(now + 1)
+            self._arm(now + CATCH_UP_MS)
             return
         for group, name in self.timers.due(now):
             if group.shard.groups.get(group.id) is group:
