@@ -1,0 +1,1 @@
+"""The Streams DSL on Spark: what Kafka Streams is to Java, for Python."""
