@@ -4,5 +4,9 @@ from __future__ import annotations
 
 from hypothesis import settings
 
+from support.spark import spark
+
+__all__ = ["spark"]
+
 settings.register_profile("ottla", deadline=None)
 settings.load_profile("ottla")

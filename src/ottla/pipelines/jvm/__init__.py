@@ -1,1 +1,1 @@
-"""Scala classes for what Spark would otherwise send through Python record by record; jars.py builds them on first use."""
+"""Scala classes for what Spark would otherwise send through Python record by record; jars.py builds them when used."""
