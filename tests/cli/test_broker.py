@@ -57,6 +57,18 @@ def test_a_broker_says_when_it_is_ready_and_stops_cleanly_when_told(
     assert "Traceback" not in errors
 
 
+def test_a_broker_runs_without_spark(started: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+    words = ["broker", "--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", f"log.dirs={tmp_path / 'data'}"]
+    pipelines = {"ottla.pipelines", "ottla.streams", "pandas", "pyarrow", "pyspark"}
+    code = f"import sys; from ottla.cli.main import run; run({words}); print(*{pipelines} & set(sys.modules))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    started.append(process)
+    ready_line(process)
+    process.terminate()
+    said, errors = process.communicate(timeout=30)
+    assert said == "\n", errors
+
+
 def test_a_second_broker_on_the_same_data_is_refused(started: list[subprocess.Popen[str]], tmp_path: Path) -> None:
     words = ("broker", "--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", "log.dirs=d")
     ready_line(start(started, tmp_path, *words))

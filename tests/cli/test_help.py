@@ -9,7 +9,20 @@ import pytest
 from ottla.cli import main
 
 # What a tool has no use for before it works: it starts quickly because it does not import them.
-HEAVY = ("confluent_kafka", "kazoo", "ottla.broker", "pyspark", "rich", "starlette", "uvicorn", "uvloop")
+HEAVY = (
+    "confluent_kafka",
+    "kazoo",
+    "ottla.broker",
+    "ottla.pipelines",
+    "ottla.streams",
+    "pandas",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "starlette",
+    "uvicorn",
+    "uvloop",
+)
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)
