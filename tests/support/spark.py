@@ -24,16 +24,16 @@ def spark() -> Iterator[SparkSession]:
     """The session, with two slots and two partitions after a shuffle. What a test sets in its `conf` it sets back."""
     try:
         from ottla.pipelines.errors import PipelineError
-        from ottla.pipelines.session import Settings, session
+        from ottla.pipelines.session import Settings, close, session
     except ImportError as error:
-        _without(f"pip install 'ottla[spark]': {error}")
+        _without(str(error))
     try:
         extra = {"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS)}
         made = session(Settings(master="local[2]", name="tests", quick=True, extra=extra))
     except PipelineError as error:
         _without(str(error))
     yield made
-    made.stop()
+    close()
 
 
 def _without(reason: str) -> None:

@@ -1,0 +1,99 @@
+package ottla
+
+import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.analysis.GetColumnByOrdinal
+import org.apache.spark.sql.catalyst.encoders.{ExpressionEncoder, RowEncoder}
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode, FalseLiteral}
+import org.apache.spark.sql.catalyst.expressions.codegen.Block._
+import org.apache.spark.sql.catalyst.plans.logical.{FlatMapGroupsWithState, LocalRelation, LogicalGroupState, Project}
+import org.apache.spark.sql.classic.Frames
+import org.apache.spark.sql.streaming.{GroupState, GroupStateTimeout, OutputMode}
+import org.apache.spark.sql.types._
+
+/** What happens to one key in one batch: its rows and its state in, rows out.
+  *
+  * Rows, state and results are Spark's internal rows, passed on as they are: a key or a value of whatever type is never
+  * taken apart. `rows` are copies and may be kept; `key` holds the key as its only field and may not be.
+  */
+trait KeyFunction extends Serializable {
+  def apply(key: InternalRow, rows: Array[UnsafeRow], state: GroupState[InternalRow]): Iterator[InternalRow]
+}
+
+/** Spark's flatMapGroupsWithState over its column `key`, without the detour through Scala objects.
+  *
+  * The checkpoint's state schema is `state`, so that Spark refuses a restart whose types do not fit the state.
+  */
+object Keyed {
+  def apply(frame: DataFrame, state: StructType, output: StructType, timers: Boolean, function: KeyFunction): DataFrame = {
+    val plan = frame.queryExecution.analyzed
+    val key = plan.output.filter(_.name == "key")
+    val result = AttributeReference("result", output, nullable = false)()
+    val call = (key: Any, rows: Iterator[Any], state: LogicalGroupState[Any]) =>
+      function(
+        key.asInstanceOf[InternalRow],
+        rows.map(_.asInstanceOf[UnsafeRow].copy()).toArray,
+        state.asInstanceOf[GroupState[InternalRow]])
+    val grouped = new FlatMapGroupsWithState(
+      call,
+      WholeRow(),
+      WholeRow(),
+      key,
+      plan.output,
+      result,
+      encoder(state).asInstanceOf[ExpressionEncoder[Any]],
+      OutputMode.Append,
+      isMapGroupsWithState = false,
+      if (timers) GroupStateTimeout.EventTimeTimeout() else GroupStateTimeout.NoTimeout(),
+      hasInitialState = false,
+      key,
+      plan.output,
+      WholeRow(),
+      LocalRelation(state),
+      plan)
+    val columns = output.zipWithIndex.map { case (field, i) => Alias(GetStructField(result, i), field.name)() }
+    Frames.of(frame, Project(columns, grouped))
+  }
+
+  /** State rows in and out of the state store as they are. */
+  private def encoder(schema: StructType): ExpressionEncoder[_] = {
+    val row = BoundReference(0, schema, nullable = true)
+    val fields = schema.zipWithIndex.flatMap { case (field, i) => Seq(Literal(field.name), GetStructField(row, i)) }
+    val columns = schema.zipWithIndex.map { case (field, i) => GetColumnByOrdinal(i, field.dataType) }
+    new ExpressionEncoder(RowEncoder.encoderFor(schema), CreateNamedStruct(fields), RowOf(columns))
+  }
+}
+
+/** The input row itself as an object. */
+case class WholeRow() extends LeafExpression {
+  override def nullable: Boolean = false
+  override def dataType: DataType = ObjectType(classOf[InternalRow])
+  override def eval(input: InternalRow): Any = input
+  override def doGenCode(context: CodegenContext, code: ExprCode): ExprCode =
+    code.copy(
+      code = code"final InternalRow ${code.value} = (InternalRow) ${context.INPUT_ROW};",
+      isNull = FalseLiteral)
+}
+
+/** A row, as an object, of these values as they are. */
+case class RowOf(children: Seq[Expression]) extends Expression {
+  override def nullable: Boolean = false
+  override def dataType: DataType = ObjectType(classOf[InternalRow])
+  override def eval(input: InternalRow): Any = new GenericInternalRow(children.map(_.eval(input)).toArray)
+  override def doGenCode(context: CodegenContext, code: ExprCode): ExprCode = {
+    val values = context.freshName("values")
+    val filled = children.zipWithIndex.map { case (child, i) =>
+      val made = child.genCode(context)
+      code"""${made.code}
+        $values[$i] = ${made.isNull} ? null : (Object) ${made.value};"""
+    }
+    val row = classOf[GenericInternalRow].getName
+    code.copy(
+      code = code"""Object[] $values = new Object[${children.size}];
+        ${filled.reduce((a, b) => code"$a\n$b")}
+        final InternalRow ${code.value} = new $row($values);""",
+      isNull = FalseLiteral)
+  }
+  override protected def withNewChildrenInternal(children: IndexedSeq[Expression]): Expression = copy(children)
+}

@@ -1,0 +1,30 @@
+"""`python -m ottla.pipelines.prepare [--archive]`: what the first session would do, done ahead and with progress.
+
+It fetches Spark's Kafka connector and compiles our classes; with --archive it also archives Spark's classes, which
+pays where sessions are started often, as by tests.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ottla.pipelines import archive, jars
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.requirements import java, spark_home
+
+
+def main(words: list[str]) -> int:
+    try:
+        java()
+        spark_home()
+        jars.all_jars()
+        if "--archive" in words:
+            archive.make()
+    except PipelineError as error:
+        print(f"ottla: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

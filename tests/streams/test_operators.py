@@ -1,0 +1,171 @@
+"""Joins and changes of tables, told as stories: batches in, rows out. The rules are those of Kafka Streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from support.frames import Feed, Running
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+Run = Callable[[Callable[[], "DataFrame"]], "Running"]
+
+
+@pytest.fixture
+def feed(spark: SparkSession) -> Feed:
+    from support.frames import Feed
+
+    return Feed(spark)
+
+
+@pytest.fixture
+def run(spark: SparkSession, tmp_path: Path) -> Iterator[Run]:
+    from support.frames import Running
+
+    running: list[Running] = []
+
+    def start(frame: Callable[[], DataFrame]) -> Running:
+        running.append(Running(frame, tmp_path / f"checkpoint{len(running)}"))
+        return running[-1]
+
+    yield start
+    for query in running:
+        query.query.stop()
+
+
+def test_a_stream_record_meets_the_tables_value_of_its_time(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import stream_table
+
+    join = run(lambda: stream_table(feed.frame("clicks"), feed.frame("users"), "inner").drop("headers"))
+    feed.add(users=[("a", "Ann", 10), ("a", "Anna", 20)], clicks=[("a", "1", 9), ("a", "2", 10), ("a", "3", 25)])
+    assert join.rows() == [("a", "2", "Ann", 10), ("a", "3", "Anna", 25)]
+    feed.add(clicks=[("a", "4", 5), ("b", "5", 30), (None, "6", 30), ("a", None, 30)])
+    assert join.rows() == [("a", "4", "Anna", 5)]  # an earlier batch's table is seen whatever the time
+    join.restart()
+    feed.add(users=[("a", None, 40), (None, "Nobody", 40)], clicks=[("a", "7", 39), ("a", "8", 40)])
+    assert join.rows() == [("a", "7", "Anna", 39)]
+
+
+def test_a_left_join_keeps_stream_records_without_a_match_or_a_key(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import stream_table
+
+    join = run(lambda: stream_table(feed.frame("clicks"), feed.frame("users"), "left").drop("headers"))
+    feed.add(users=[("a", "Ann", 1)], clicks=[("a", "1", 2), ("b", "2", 2), (None, "3", 2), ("a", None, 2)])
+    assert sorted(join.rows(), key=str) == [("a", "1", "Ann", 2), ("b", "2", None, 2), (None, "3", None, 2)]
+
+
+def test_a_tables_offsets_decide_not_its_timestamps(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import stream_table
+
+    join = run(lambda: stream_table(feed.frame("clicks"), feed.frame("users"), "inner").drop("headers"))
+    feed.add(users=[("a", "new", 20), ("a", "newest", 10)], clicks=[("a", "1", 30)])
+    assert join.rows() == [("a", "1", "newest", 30)]
+
+
+def test_keys_and_values_may_be_of_any_type(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import stream_table
+
+    key, user = "struct<shop:int,id:string>", "struct<name:string,tags:array<string>,ages:map<string,int>>"
+    clicks = lambda: feed.frame("clicks", "struct<page:string,seconds:double>", key)  # noqa: E731
+    join = run(lambda: stream_table(clicks(), feed.frame("users", user, key), "left").drop("headers"))
+    ann = {"shop": 1, "id": "ann"}
+    feed.add(users=[(ann, {"name": "Ann", "tags": ["x", "y"], "ages": {"dog": 3}}, 1)])
+    join.rows()
+    feed.add(clicks=[(ann, {"page": "/", "seconds": 0.5}, 2), ({"shop": 2, "id": "ann"}, {"page": "/"}, 3)])
+    assert sorted(join.rows()) == [
+        ((1, "ann"), ("/", 0.5), ("Ann", ["x", "y"], {"dog": 3}), 2),
+        ((2, "ann"), ("/", None), None, 3),
+    ]
+
+
+def test_joined_tables_change_with_each_side(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import table_table
+
+    join = run(lambda: table_table(feed.frame("left"), feed.frame("right"), "inner"))
+    feed.add(left=[("a", "1", 10), ("b", "1", 10)])
+    assert join.rows() == []
+    feed.add(right=[("a", "x", 5), ("a", "y", 20)])
+    assert join.rows() == [("a", "1", "x", 10), ("a", "1", "y", 20)]
+    feed.add(right=[("a", "y", 21)])
+    assert join.rows() == []  # nothing has changed
+    join.restart()
+    feed.add(left=[("a", None, 30), ("b", None, 30)])
+    assert join.rows() == [("a", None, None, 30)]  # b was never joined: nothing to delete
+    feed.add(left=[("a", "2", 15)])
+    assert join.rows() == [("a", "2", "y", 20)]
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("left", [("a", "1", None, 1), ("a", "1", "x", 2), ("a", None, None, 3)]),
+        ("outer", [("a", "1", None, 1), ("a", "1", "x", 2), ("a", None, "x", 3), ("a", None, None, 4)]),
+    ],
+)
+def test_outer_joined_tables_keep_what_one_side_has(feed: Feed, run: Run, how: str, expected: list[object]) -> None:
+    from ottla.streams.operators import table_table
+
+    join = run(lambda: table_table(feed.frame("left"), feed.frame("right"), how))  # type: ignore[arg-type]
+    feed.add(left=[("a", "1", 1), ("a", None, 3)], right=[("a", "x", 2), ("a", None, 4)])
+    assert join.rows() == expected
+
+
+def test_streams_join_within_the_window_with_all_duplicates(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import stream_stream
+
+    join = run(lambda: stream_stream(feed.frame("left"), feed.frame("right"), 10, 5, 5, "inner"))
+    feed.add(left=[("a", "1", 100)], right=[("a", "w", 89), ("a", "x", 90), ("a", "y", 105), ("a", "z", 106)])
+    assert join.rows() == [("a", "1", "x", 100), ("a", "1", "y", 105)]
+    join.restart()
+    feed.add(left=[("a", "1", 100), ("b", "2", 100), (None, "3", 100)], right=[("a", None, 100)])
+    assert join.rows() == [("a", "1", "x", 100), ("a", "1", "y", 105)]
+
+
+def test_a_stream_record_that_met_nobody_comes_out_alone_when_its_window_has_closed(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import stream_stream
+
+    join = run(lambda: stream_stream(feed.frame("left"), feed.frame("right"), 10, 10, 5, "left"))
+    feed.add(left=[("a", "1", 100), ("a", "2", 130), (None, "3", 100)], right=[("a", "x", 135), ("b", "y", 100)])
+    assert join.rows() == [(None, "3", None, 100), ("a", "2", "x", 135), ("a", "1", None, 100)]
+    feed.add(left=[("c", "4", 140)])
+    feed.add(right=[("d", "z", 155)])
+    assert join.rows() == []  # the window of 4 is [130, 150], with the grace 155 is still open
+    join.restart()
+    feed.add(right=[("d", "z", 156)])
+    assert join.rows() == [("c", "4", None, 140)]
+    feed.add(right=[("c", "w", 140)])
+    assert join.rows() == [("c", "4", "w", 140)]  # out of order, but not too old
+    feed.add(right=[("c", "v", 131)])
+    assert join.rows() == []
+    assert join.late == 1
+
+
+def test_an_outer_join_gives_both_sides_alone(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import stream_stream
+
+    join = run(lambda: stream_stream(feed.frame("left"), feed.frame("right"), 0, 10, 0, "outer"))
+    feed.add(left=[("a", "1", 100), ("b", "2", 100)], right=[("a", "x", 99), ("b", "y", 101), (None, "z", 1)])
+    alone = [("a", None, "x", 99), (None, None, "z", 1)]  # no left record after 99 can join x
+    assert sorted(join.rows(), key=str) == [alone[0], ("b", "2", "y", 101), alone[1]]
+    feed.add(left=[("c", "3", 200)])
+    assert join.rows() == [("a", "1", None, 100)]
+    feed.add(left=[("c", "4", 300)])
+    assert join.rows() == [("c", "3", None, 200)]
+
+
+def test_a_tables_changes_have_the_old_and_the_new_value(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import changes
+
+    table = run(lambda: changes(feed.frame("table")))
+    feed.add(table=[("a", "1", 1), ("a", "1", 2), ("a", "2", 3), ("b", None, 3), (None, "x", 3)])
+    assert table.rows() == [("a", None, "1", 1), ("a", "1", "2", 3)]
+    table.restart()
+    feed.add(table=[("a", None, 4), ("a", "3", 5)])
+    assert table.rows() == [("a", "2", None, 4), ("a", None, "3", 5)]
