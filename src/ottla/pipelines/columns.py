@@ -1,0 +1,39 @@
+"""Columns that call our Scala functions from Spark's generated code (jvm/Columns.scala)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import Column
+from pyspark.sql.types import DataType
+
+from ottla.pipelines.errors import PipelineError
+
+
+def call(function: str, result: str, *arguments: Column, pure: bool = True) -> Column:
+    """A function of a Scala object, `Object.function`, on columns; null where an argument is null."""
+    owner, _, name = function.rpartition(".")
+    return _column(_columns().call(f"ottla.{owner}", name, result, [_java(argument) for argument in arguments], pure))
+
+
+def json(method: str, type: DataType, raw: Column) -> Column:
+    """JsonReader's `read` (bytes to a value of the type) or `why` (what does not fit, else null)."""
+    return _column(_columns().json(method, type.json(), _java(raw)))
+
+
+def _columns() -> Any:
+    context = SparkContext._active_spark_context
+    if context is None or context._jvm is None:
+        raise PipelineError("a column was asked for before there is a Spark session: call pipelines.session.session()")
+    return context._jvm.org.apache.spark.sql.ottla.Columns
+
+
+def _java(column: Column) -> Any:
+    return column._jc
+
+
+def _column(java: Any) -> Column:
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(java)
