@@ -31,7 +31,7 @@ from ottla.streams.store_file import Damaged, Place, StoreFile
 Locate = Callable[[bytes | None, bytes | None], Place | None]
 
 RECORDS_AT_ONCE = 10_000
-POLL = 0.1  # seconds: how soon a stop is noticed
+POLL = 0.05  # seconds: how soon a stop is noticed
 REFRESH = 5.0  # seconds: how soon new partitions, and a new topic of the same name, are noticed
 RETRY = 0.5  # seconds between attempts to reach the broker or to find the topic
 GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}

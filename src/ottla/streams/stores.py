@@ -27,12 +27,13 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
+from ottla.pipelines.serdes import Serde, WindowedKey
 from ottla.streams.store_file import Damaged, Place, Row, StoreFile
 from ottla.streams.store_follower import Follower, StoreError
 
-__all__ = ["Codec", "Moment", "Store", "StoreError", "WindowedKey"]
+__all__ = ["Moment", "Store", "StoreError", "WindowedKey"]
 
 Moment = int | datetime
 T = TypeVar("T")
@@ -43,29 +44,13 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_MS = 253_402_300_799_999  # the last moment that a datetime can say
 
 
-class Codec(Protocol):
-    """What a store needs of a serde: bytes to Python values and back. ValueError: they do not fit."""
-
-    def loads(self, data: bytes | None) -> Any: ...
-
-    def dumps(self, value: Any) -> bytes | None: ...
-
-
-class WindowedKey(NamedTuple):
-    """A key in a window: from `start` up to `end`, which a session includes."""
-
-    key: Any
-    start: datetime
-    end: datetime
-
-
 class Store:
     def __init__(
         self,
         name: str,
         topic: str,
-        key: Codec,
-        value: Codec,
+        key: Serde,
+        value: Serde,
         windowed: Literal["time", "session"] | None = None,
         *,
         bootstrap: str,
