@@ -169,3 +169,80 @@ def test_a_tables_changes_have_the_old_and_the_new_value(feed: Feed, run: Run) -
     table.restart()
     feed.add(table=[("a", None, 4), ("a", "3", 5)])
     assert table.rows() == [("a", "2", None, 4), ("a", None, "3", 5)]
+
+
+def test_sessions_grow_merge_and_take_back_what_they_were(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import sessions
+
+    windows = run(lambda: sessions(feed.frame("clicks"), 10, 100))
+    feed.add(clicks=[("a", "1", 100), ("a", "2", 125), ("b", "3", 100), (None, "4", 100)])
+    assert sorted(windows.rows()) == [
+        ("a", 100, 100, ["1"], 100),
+        ("a", 125, 125, ["2"], 125),
+        ("b", 100, 100, ["3"], 100),
+    ]
+    feed.add(clicks=[("a", "5", 110)])
+    assert windows.rows() == [("a", 100, 100, None, 100), ("a", 100, 110, ["1", "5"], 110)]
+    windows.restart()
+    feed.add(clicks=[("a", "6", 115)])
+    assert windows.rows() == [
+        ("a", 100, 110, None, 110),
+        ("a", 125, 125, None, 125),
+        ("a", 100, 125, ["1", "5", "6", "2"], 125),
+    ]
+    feed.add(clicks=[("a", "7", 104)])
+    assert windows.rows() == [("a", 100, 125, ["1", "7", "5", "6", "2"], 125)]  # nothing to take back
+
+
+def test_final_sessions_come_once_when_they_have_closed_and_late_records_do_not(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import sessions
+
+    windows = run(lambda: sessions(feed.frame("clicks"), 10, 5, final=True))
+    feed.add(clicks=[("a", "1", 100), ("a", "2", 105), ("b", "3", 120)])
+    assert windows.rows() == []  # stream time 120 is not past 105 + 10 + 5
+    feed.add(clicks=[("b", "4", 121), ("a", "5", 105)])
+    assert windows.rows() == [("a", 100, 105, ["1", "2", "5"], 105)]
+    windows.restart()
+    feed.add(clicks=[("a", "late", 105), ("a", "6", 106)])
+    assert windows.rows() == []
+    assert windows.late == 1
+    feed.add(clicks=[("c", "7", 200)])
+    assert sorted(windows.rows()) == [("a", 106, 106, ["6"], 106), ("b", 120, 121, ["3", "4"], 121)]
+
+
+def test_sliding_windows_end_at_and_start_after_records(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import sliding
+
+    windows = run(lambda: sliding(feed.frame("clicks"), 10, 50))
+    feed.add(clicks=[("a", "1", 100)])
+    assert windows.rows() == [("a", 90, 100, ["1"], 100)]
+    feed.add(clicks=[("a", "2", 105)])
+    assert windows.rows() == [("a", 95, 105, ["1", "2"], 105), ("a", 101, 111, ["2"], 105)]
+    windows.restart()
+    feed.add(clicks=[("a", "3", 103)])  # out of order
+    assert windows.rows() == [
+        ("a", 93, 103, ["1", "3"], 103),
+        ("a", 95, 105, ["1", "3", "2"], 105),
+        ("a", 101, 111, ["3", "2"], 105),
+        ("a", 104, 114, ["2"], 105),
+    ]
+
+
+def test_final_sliding_windows_come_once_when_they_have_closed(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import sliding
+
+    windows = run(lambda: sliding(feed.frame("clicks"), 10, 0, final=True))
+    feed.add(clicks=[("a", "1", 100), ("a", "2", 105)])
+    assert windows.rows() == [("a", 90, 100, ["1"], 100)]
+    feed.add(clicks=[("b", "3", 111)])
+    assert windows.rows() == [("a", 95, 105, ["1", "2"], 105)]  # 111 itself is still open
+    windows.restart()
+    feed.add(clicks=[("b", "4", 112), ("a", "late", 99), ("a", "5", 101)])  # 5: [102, 112] is new, [101, 111] is open
+    assert sorted(windows.rows()) == [("a", 101, 111, ["5", "2"], 105), ("b", 101, 111, ["3"], 111)]
+    assert windows.late == 1
+    feed.add(clicks=[("c", "6", 200)])
+    assert sorted(windows.rows()) == [
+        ("a", 102, 112, ["2"], 105),
+        ("b", 102, 112, ["3", "4"], 112),
+        ("b", 112, 122, ["4"], 112),
+    ]

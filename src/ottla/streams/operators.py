@@ -1,4 +1,4 @@
-"""Stateful operators that Spark has not, or has with other rules: joins by key, changes of a table.
+"""Stateful operators that Spark has not, or has with other rules: joins by key, changes of a table, windows.
 
 Each takes and gives DataFrames. A frame in has the columns `key` and `value` (of any type), `timestamp` and, where they
 are known, `partition`, `offset` and `headers`; further ones are ignored. The work is done by Scala classes
@@ -66,6 +66,29 @@ def changes(table: DataFrame) -> DataFrame:
     """key, old, new, timestamp: each change of a table's value; old is null for a new key, new for a deleted one."""
     rows = _side(0, _keyed(table), F.col("value"))
     return _frame(rows, _jvm(rows).Tables.changes(rows._jdf))
+
+
+def sessions(stream: DataFrame, gap_ms: int, grace_ms: int, *, final: bool = False) -> DataFrame:
+    """key, start, end, values, timestamp: each session that a batch changes, with its values by time.
+
+    A session is a run of records no more than the gap apart, from its first record's time to its last one's. Sessions
+    that have grown or merged are first taken back: a row with their start and end and null as values. A record is late
+    when stream time is more than gap + grace past it. `final`: a session comes once, when it has closed.
+    """
+    rows = _side(0, _keyed(stream), F.col("value")).withWatermark("timestamp", f"{gap_ms + grace_ms + 1} milliseconds")
+    return _frame(rows, _jvm(rows).RecordWindows.sessions(rows._jdf, gap_ms * 1000, final))
+
+
+def sliding(stream: DataFrame, difference_ms: int, grace_ms: int, *, final: bool = False) -> DataFrame:
+    """key, start, end, values, timestamp: each sliding window that a batch changes, with its values by time.
+
+    Windows are Kafka's and include both their start and their end: one ends at each record's time; one starts a
+    millisecond after it, once there are records in it. The timestamp is that of the last record. A record is late when
+    stream time is more than difference + grace past it. `final`: a window comes once, when it has closed.
+    """
+    delay = f"{difference_ms + grace_ms + 1} milliseconds"
+    rows = _side(0, _keyed(stream), F.col("value")).withWatermark("timestamp", delay)
+    return _frame(rows, _jvm(rows).RecordWindows.sliding(rows._jdf, difference_ms * 1000, final))
 
 
 def _keyed(frame: DataFrame) -> DataFrame:

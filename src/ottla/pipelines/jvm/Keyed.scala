@@ -18,7 +18,10 @@ import org.apache.spark.sql.types._
   * taken apart. `rows` are copies and may be kept; `key` holds the key as its only field and may not be.
   */
 trait KeyFunction extends Serializable {
-  def apply(key: InternalRow, rows: Array[UnsafeRow], state: GroupState[InternalRow]): Iterator[InternalRow]
+  type Rows = Array[UnsafeRow]
+  type State = GroupState[InternalRow]
+
+  def apply(key: InternalRow, rows: Rows, state: State): Iterator[InternalRow]
 }
 
 /** Spark's flatMapGroupsWithState over its column `key`, without the detour through Scala objects.
@@ -26,7 +29,12 @@ trait KeyFunction extends Serializable {
   * The checkpoint's state schema is `state`, so that Spark refuses a restart whose types do not fit the state.
   */
 object Keyed {
-  def apply(frame: DataFrame, state: StructType, output: StructType, timers: Boolean, function: KeyFunction): DataFrame = {
+  def apply(
+      frame: DataFrame,
+      state: StructType,
+      output: StructType,
+      timers: Boolean,
+      function: KeyFunction): DataFrame = {
     val plan = frame.queryExecution.analyzed
     val key = plan.output.filter(_.name == "key")
     val result = AttributeReference("result", output, nullable = false)()

@@ -9,14 +9,20 @@ import org.apache.spark.sql.catalyst.util.{ArrayData, GenericArrayData}
 import org.apache.spark.sql.streaming.GroupState
 import org.apache.spark.sql.types._
 
-/** Join of two streams within a window: a right record joins a left one if its time is in [left - before, left + after].
+/** Join of two streams: a right record joins a left one if its time is in [left - before, left + after].
   *
   * Pairs come out at once. A record that has met nobody comes out alone once stream time is past the end of its window
-  * and the grace; it can still join until it is `before + after + grace` old, as in Kafka, whose stores keep it that long.
+  * and the grace; it can still join until it is before + after + grace old, as in Kafka, whose stores keep it so long.
   * The union (sides 0 and 1, columns left and right) has a watermark that much behind; times are microseconds.
   */
 object StreamStream {
-  def join(union: DataFrame, before: Long, after: Long, grace: Long, lonelyLeft: Boolean, lonelyRight: Boolean): DataFrame = {
+  def join(
+      union: DataFrame,
+      before: Long,
+      after: Long,
+      grace: Long,
+      lonelyLeft: Boolean,
+      lonelyRight: Boolean): DataFrame = {
     val key = union.schema(Turns.Key).dataType
     val Seq(left, right) = union.schema.drop(Turns.First).map(_.dataType)
     def buffer(kind: DataType) =
@@ -40,11 +46,14 @@ final class StreamStream(key: DataType, types: Array[DataType], reach: Array[Lon
 
   private val kept = reach.sum + grace
 
-  override def apply(keyRow: InternalRow, rows: Array[UnsafeRow], state: GroupState[InternalRow]): Iterator[InternalRow] = {
+  override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
     val keyValue = keyRow.copy().get(0, key)
-    if (keyValue == null) return rows.iterator.map(row => alone(null, row.getByte(Turns.Side), row.getLong(Turns.Time), value(row)))
+    if (keyValue == null)
+      return rows.iterator.map(row => alone(null, row.getByte(Turns.Side), row.getLong(Turns.Time), value(row)))
     val results = new ArrayBuffer[InternalRow](rows.length)
-    val buffers = Array.tabulate(2)(side => if (state.exists) read(state.get.getArray(side), side) else new ArrayBuffer[Waiting])
+    val buffers = Array.tabulate(2) { side =>
+      if (state.exists) read(state.get.getArray(side), side) else new ArrayBuffer[Waiting]
+    }
     val watermark = state.getCurrentWatermarkMs() * 1000
 
     for (row <- Turns.sort(rows)) {
@@ -102,7 +111,7 @@ final class StreamStream(key: DataType, types: Array[DataType], reach: Array[Lon
     }
 
   private def write(buffer: ArrayBuffer[Waiting]): ArrayData =
-    new GenericArrayData(buffer.iterator.map(record => InternalRow(record.time, record.done, record.value)).toArray[Any])
+    new GenericArrayData(buffer.iterator.map(one => InternalRow(one.time, one.done, one.value)).toArray[Any])
 }
 
 object Timers {

@@ -11,14 +11,13 @@ import org.apache.spark.sql.types._
 
 /** Operators that keep the newest value of each key of a table. A null value deletes. */
 object Tables {
-  /** A union of table (side 0) and stream (side 1) with columns left (the stream's value), right (the table's), headers. */
+  /** A union of a table (side 0) and a stream (side 1), with columns left (the stream's value), right, headers. */
   def streamTable(union: DataFrame, keepAll: Boolean): DataFrame = {
     val Seq(left, right, headers) = union.schema.drop(Turns.First).map(_.dataType)
-    val output = results(union).add("left", left).add("right", right).add("timestamp", TimestampType).add("headers", headers)
     Keyed(
       union,
       new StructType().add("value", right),
-      output,
+      results(union).add("left", left).add("right", right).add("timestamp", TimestampType).add("headers", headers),
       timers = false,
       new StreamTable(union.schema(Turns.Key).dataType, left, right, headers, keepAll))
   }
@@ -55,7 +54,7 @@ final class StreamTable(key: DataType, left: DataType, right: DataType, headers:
   private val Right = Left + 1
   private val Headers = Left + 2
 
-  override def apply(keyRow: InternalRow, rows: Array[UnsafeRow], state: GroupState[InternalRow]): Iterator[InternalRow] = {
+  override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
     val results = new ArrayBuffer[InternalRow](rows.length)
     var value: Any = if (state.exists) state.get.get(0, right) else null
     var changed = false
@@ -80,16 +79,18 @@ final class StreamTable(key: DataType, left: DataType, right: DataType, headers:
 /** A joined row whenever one side changes; two nulls when what was joined no longer is. */
 final class TableTable(key: DataType, left: DataType, right: DataType, needLeft: Boolean, needRight: Boolean)
     extends KeyFunction {
-  override def apply(keyRow: InternalRow, rows: Array[UnsafeRow], state: GroupState[InternalRow]): Iterator[InternalRow] = {
-    val types = Array(left, right)
-    val same = types.map(Same(_))
+  private val types = Array(left, right)
+  @transient private lazy val same = types.map(Same(_))
+
+  override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
     val values = new Array[Any](2)
     val times = new Array[Long](2)
     if (state.exists) for (side <- 0 to 1) {
       values(side) = state.get.get(2 * side, types(side))
       times(side) = state.get.getLong(2 * side + 1)
     }
-    def joined = (values(0) != null || values(1) != null) && !(needLeft && values(0) == null) && !(needRight && values(1) == null)
+    def has(side: Int) = values(side) != null
+    def joined = if (needLeft && needRight) has(0) && has(1) else has(0) || has(1) && !needLeft
     val results = new ArrayBuffer[InternalRow](rows.length)
     for (row <- Turns.sort(rows)) {
       val side = row.getByte(Turns.Side).toInt
@@ -99,12 +100,12 @@ final class TableTable(key: DataType, left: DataType, right: DataType, needLeft:
         val before = joined
         values(side) = value
         times(side) = row.getLong(Turns.Time)
-        val time = if (values(other) == null) times(side) else math.max(times(side), times(other))
+        val time = if (!has(other)) times(side) else math.max(times(side), times(other))
         if (joined) results += InternalRow(row.get(Turns.Key, key), values(0), values(1), time)
         else if (before) results += InternalRow(row.get(Turns.Key, key), null, null, time)
       }
     }
-    if (values(0) != null || values(1) != null) state.update(InternalRow(values(0), times(0), values(1), times(1)))
+    if (has(0) || has(1)) state.update(InternalRow(values(0), times(0), values(1), times(1)))
     else if (state.exists) state.remove()
     results.iterator
   }
@@ -112,8 +113,9 @@ final class TableTable(key: DataType, left: DataType, right: DataType, needLeft:
 
 /** What a key's value was and what it becomes. */
 final class Changes(key: DataType, value: DataType) extends KeyFunction {
-  override def apply(keyRow: InternalRow, rows: Array[UnsafeRow], state: GroupState[InternalRow]): Iterator[InternalRow] = {
-    val same = Same(value)
+  @transient private lazy val same = Same(value)
+
+  override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
     val results = new ArrayBuffer[InternalRow](rows.length)
     var old: Any = if (state.exists) state.get.get(0, value) else null
     for (row <- Turns.sort(rows)) {

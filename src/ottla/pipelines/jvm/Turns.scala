@@ -7,9 +7,9 @@ import org.apache.spark.unsafe.types.ByteArray
 
 /** In what order the rows of a key take their turns, and where the columns that say so lie.
   *
-  * As Kafka Streams takes records: each partition of each side in the order of its offsets; among them the one whose next
-  * record has the lowest timestamp, the lower side at equal timestamps. Rows without offsets go by timestamp, then by
-  * content, so that a batch that is run again gives the same.
+  * As Kafka Streams takes records: each partition of each side in the order of its offsets; among them the one whose
+  * next record has the lowest timestamp, the lower side at equal timestamps. Rows without offsets go by timestamp, then
+  * by content, so that a batch that is run again gives the same.
   */
 object Turns {
   val Key = 0
