@@ -1,12 +1,75 @@
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.session import Settings, session
+
 ON_SPARK = pytest.mark.xdist_group("spark")
+
+# A process with a session, from its start to its end. What it prints is what the test expects.
+WHOLE_LIFE = """
+import pyarrow
+from pyspark import SparkContext
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.session import Settings, close, session
+
+def attempt(act):
+    try:
+        return act()
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+
+def same(batches):
+    yield from batches
+
+def broken(batches):
+    raise ValueError("a user's mistake")
+
+here = Settings(master="local[2]", quick=True)
+print(attempt(lambda: session(Settings(master="local[2]", extra={"spark.driver.memory": "much"}))))
+print(attempt(lambda: session(Settings(master="spark://127.0.0.1:1"))))
+
+spark = session(here)
+print(spark.range(10).mapInArrow(same, "id long").count())
+print(session(Settings(extra={"spark.sql.shuffle.partitions": "7"})) is spark)
+print(spark.conf.get("spark.sql.shuffle.partitions"))
+print(attempt(lambda: session(Settings(master="yarn"))))
+print(attempt(lambda: spark.range(10).mapInArrow(broken, "id long").count()).partition(":")[0])
+numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+failing = numbers.selectExpr("raise_error('no') AS x").writeStream.format("noop").start()
+print(attempt(failing.awaitTermination).partition(":")[0])
+
+spark.stop()
+print(attempt(lambda: session(Settings(master="nonsense"))))
+print(session(here).range(5).count())
+SparkContext._gateway.proc.kill()
+SparkContext._gateway.proc.wait()
+print(session(here).range(6).count())
+"""
+SAID = """\
+PipelineError: Spark's JVM does not start: Invalid maximum heap size: -Xmxmuch Error: Could not create the Java \
+Virtual Machine. Error: A fatal exception has occurred. Program will exit.
+PipelineError: no Spark master answers at spark://127.0.0.1:1 (Connection refused): start it there, or name another; \
+without a master everything runs in this process
+10
+True
+7
+PipelineError: this process has a Spark session on local[2] already, so there can be none on yarn: stop it first, \
+or ask for the same master
+PythonException
+StreamingQueryException
+PipelineError: Spark does not start on nonsense: Could not parse Master URL: 'nonsense'
+5
+6
+"""
 
 
 @ON_SPARK
@@ -14,6 +77,45 @@ def test_a_session_has_the_kafka_connector_and_our_own_classes(spark: SparkSessi
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:9").option("subscribe", "t")
     assert "offset" in reader.load().columns
     assert spark._jvm.ottla.Classes.present() is True
+
+
+@ON_SPARK
+def test_a_process_has_one_session(spark: SparkSession) -> None:
+    assert session(Settings(quick=True)) is spark
+    with pytest.raises(PipelineError, match=r"already, so there can be none on spark://elsewhere:7077"):
+        session(Settings(master="spark://elsewhere:7077"))
+
+
+@pytest.mark.slow
+def test_a_session_says_and_leaves_nothing_that_is_not_asked_for(tmp_path: Path) -> None:
+    """Also where the machine's name cannot be resolved, which only root can arrange."""
+    here, temporary = tmp_path / "here", tmp_path / "tmp"
+    here.mkdir()
+    temporary.mkdir()
+    nameless = ["unshare", "--uts", "sh", "-c", 'hostname no-such-host; exec "$@"', "sh"]
+    can = shutil.which("unshare") and subprocess.run([*nameless, "true"], capture_output=True).returncode == 0
+    words = [*(nameless if can else []), sys.executable, "-c", WHOLE_LIFE]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    done = subprocess.run(words, cwd=here, env=environment, capture_output=True, text=True, timeout=280)
+    assert done.stderr == ""
+    assert done.stdout == SAID
+    assert list(here.iterdir()) == []
+    assert [path.name for path in temporary.iterdir()] == []
+
+
+@pytest.mark.slow
+def test_a_session_that_is_not_ours_is_refused() -> None:
+    code = """
+from pyspark.sql import SparkSession
+from ottla.pipelines.session import session
+SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    session()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
+    assert done.stdout.startswith("PipelineError this process has a Spark session without ottla's jars already: get it")
 
 
 def test_pytest_imports_spark_only_for_tests_that_use_it() -> None:

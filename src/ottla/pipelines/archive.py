@@ -27,7 +27,7 @@ def found(with_java: Java, home: Path) -> Path | None:
 
 def make() -> None:
     """Make the one for this machine's Java and Spark, if it is not there."""
-    cache.made(_directory(java(), spark_home()), "Archiving Spark's classes for quick starts (about 20 s)", _record)
+    cache.made(_directory(java(), spark_home()), "Archiving Spark's classes, about 20 s", _record)
 
 
 def _directory(with_java: Java, home: Path) -> Path:

@@ -1,10 +1,10 @@
 """The jars that a session needs beside Spark's own: Spark's Kafka connector, and our Scala classes.
 
 Both are in ottla's cache (cache.py) and come there on first use. The connector is four jars that jvm/connector.xml
-names and jvm/connector.sha256 has the digests of. Maven fetches them, with the mirrors and proxies that it is set up
-for; where there is no Maven or it fails, they are downloaded from Maven Central. A jar with another digest is never
-used. (Spark's own way to get them, `spark.jars.packages`, checks no digests, and hangs for minutes where a mirror lacks
-one of them.)
+names and jvm/connector.sha256 has the digests of. They are downloaded from Maven Central, or the mirror of it that
+$OTTLA_MAVEN_CENTRAL names. Where that fails, Maven is asked: it may be set up for a mirror, or have them already. It
+comes second since it downloads 290 files of its own first. A jar with another digest is never used. (Spark's own way
+to get them, `spark.jars.packages`, checks no digests, and hangs for minutes where a mirror lacks one of them.)
 
 Our classes are compiled by the Scala compiler among Spark's jars; a changed source makes a new jar.
 """
@@ -31,7 +31,7 @@ SOURCES = Path(__file__).parent / "jvm"
 CONNECTOR = SOURCES / "connector.xml"
 DIGESTS = SOURCES / "connector.sha256"
 CENTRAL = ""
-PATIENCE = 30.0  # seconds without a byte from Maven Central
+PATIENCE = 10.0  # seconds without a byte from Maven Central
 KEPT = 30 * 24 * 3600  # seconds for which classes of other sources are kept
 
 # A compiler that runs for seconds is done sooner with the JVM's first compiler only.
@@ -45,7 +45,7 @@ def all_jars() -> list[Path]:
 def connector() -> list[Path]:
     """Spark's Kafka connector, fetched when it is not there yet or is not what it was."""
     directory = cache.place("connector", [CONNECTOR, DIGESTS])
-    cache.made(directory, "Fetching Spark's Kafka connector (10 MB)", _fetch, _misfits)
+    cache.made(directory, "Fetching Spark's Kafka connector, 10 MB", _fetch, _misfits)
     return [directory / name for name in _digests()]
 
 
@@ -53,7 +53,7 @@ def own() -> Path:
     """Our Scala classes in one jar, compiled when they are not there yet."""
     sources = sorted(SOURCES.glob("*.scala"))
     directory = cache.place("classes", [*sources, CONNECTOR, SPARK])
-    cache.made(directory, "Compiling ottla's Scala classes (about 10 s)", lambda where, _: _compile(sources, where))
+    cache.made(directory, "Compiling ottla's Scala classes, about 10 s", lambda where, _: _compile(sources, where))
     return directory / "ottla.jar"
 
 
@@ -79,7 +79,7 @@ def _misfits(directory: Path) -> list[str]:
 
 def _fetch(directory: Path, report: Report) -> None:
     reasons = []
-    for way in (_by_maven, _from_central):
+    for way in (_from_central, _by_maven):
         try:
             way(directory, report)
             wrong = _misfits(directory)
@@ -94,7 +94,7 @@ def _fetch(directory: Path, report: Report) -> None:
 def _by_maven(directory: Path, report: Report) -> None:
     command = shutil.which("mvn")
     if not command:
-        raise PipelineError("there is no Maven (apt-get install maven, brew install maven)")
+        raise PipelineError("there is no Maven that may know a mirror (apt-get install maven, brew install maven)")
     # Not in batch mode: only so does it say how far a download is.
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={directory}", "-Dstyle.color=never"]
     process = subprocess.Popen(
@@ -106,13 +106,14 @@ def _by_maven(directory: Path, report: Report) -> None:
         errors="replace",  # and every kind of line end, so that its progress comes as lines
     )
     assert process.stdout is not None
-    errors = []
+    name, errors = "", []
     with process:
         for line in process.stdout:
-            if found := re.search(r"Progress \(\d+\): (?:(\S+) \()?([\d.]+)(?:/([\d.]+))? ([kMG]?)B", line):
-                name, done, total, unit = found.groups()
-                size = {"": 1, "k": 1000, "M": 1_000_000, "G": 1_000_000_000}[unit]
-                report(name or "", int(float(done) * size), int(float(total) * size) if total else None)
+            if line.startswith("Downloading from "):
+                name = line.rpartition("/")[2].strip()
+                report(name)
+            elif found := re.search(r"^Progress .*?([\d.]+)/([\d.]+) MB", line):
+                report(name, *(int(float(megabytes) * 1_000_000) for megabytes in found.groups()))
             elif line.startswith("[ERROR]") and line[7:].strip():
                 errors.append(line[7:].strip())
     if process.returncode:
@@ -121,10 +122,11 @@ def _by_maven(directory: Path, report: Report) -> None:
 
 def _from_central(directory: Path, report: Report) -> None:
     space = {"": "http://maven.apache.org/POM/4.0.0"}
+    central = os.environ.get("OTTLA_MAVEN_CENTRAL", CENTRAL).rstrip("/")
     for dependency in ElementTree.parse(CONNECTOR).iterfind("dependencies/dependency", space):
         group, name, version = (dependency.findtext(tag, "", space) for tag in ("groupId", "artifactId", "version"))
         file = f"{name}-{version}.jar"
-        _download(f"{CENTRAL}/{group.replace('.', '/')}/{name}/{version}/{file}", directory / file, report)
+        _download(f"{central}/{group.replace('.', '/')}/{name}/{version}/{file}", directory / file, report)
 
 
 def _download(url: str, to: Path, report: Report) -> None:
@@ -135,7 +137,7 @@ def _download(url: str, to: Path, report: Report) -> None:
                 file.write(chunk)
                 done += len(chunk)
                 report(to.name, done, total)
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: of an address that is none
         raise PipelineError(f"{url} cannot be downloaded ({getattr(error, 'reason', None) or error})") from error
 
 

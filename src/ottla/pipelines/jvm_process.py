@@ -48,7 +48,7 @@ class Stderr:
     def said(self) -> str:
         """What has been held back, in one line; the first of its lines say most."""
         self.join()
-        lines = [line.decode(errors="replace") for line in self._held or ()]
+        lines = [line.decode(errors="replace").removeprefix('Exception in thread "main" ') for line in self._held or ()]
         return " ".join(line.strip() for line in lines if line.strip() and not line.startswith(("\t", " ")))[:400]
 
     def join(self) -> None:
@@ -105,11 +105,12 @@ class JvmProcess:
 
 def current() -> JvmProcess | None:
     """The one that this process has. A dead one is forgotten, and so is one without a session that is not ours."""
-    found: JvmProcess | None = getattr(SparkContext._gateway, "ottla", None)
+    gateway: Any = SparkContext._gateway
+    found: JvmProcess | None = vars(gateway).get("ottla") if gateway is not None else None
     if found is not None and found.is_dead:
         found.end()
         return None
-    if found is None and SparkContext._active_spark_context is None and SparkContext._gateway is not None:
+    if gateway is not None and found is None and SparkContext._active_spark_context is None:
         _forget()
     return found
 

@@ -11,6 +11,7 @@ import sys
 from ottla.pipelines import archive, jars
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.requirements import java, spark_home
+from ottla.pipelines.waiting import say
 
 
 def main(words: list[str]) -> int:
@@ -18,11 +19,14 @@ def main(words: list[str]) -> int:
         java()
         spark_home()
         jars.all_jars()
-        if "--archive" in words:
-            archive.make()
     except PipelineError as error:
-        print(f"ottla: {error}", file=sys.stderr)
+        say(str(error))
         return 1
+    if "--archive" in words:
+        try:
+            archive.make()
+        except PipelineError as error:
+            say(f"sessions will start more slowly: {error}")
     return 0
 
 

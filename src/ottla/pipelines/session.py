@@ -37,7 +37,7 @@ class Settings:
     """master: any master URL of Spark.
     quick: for tests and short jobs; the JVM starts sooner, and is slower in the long run.
     log: the lowest level that is logged; below ERROR also what is raised to the caller anyway.
-    extra: settings of Spark, which go before ours.
+    extra: settings of Spark, which go before ours; jars are added to ours.
     """
 
     master: str = "local[*]"
@@ -60,10 +60,17 @@ def session(settings: Settings = Settings()) -> SparkSession:  # noqa: B008
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     address = "127.0.0.1" if settings.is_local else _reach(settings.master)
+    classes, our_jars = archive.found(java(), spark_home()), jars.all_jars()
     scratch = jvm.scratch if jvm else Scratch()
+    wanted = {
+        **_defaults(settings, scratch.path),
+        **_addresses(address),
+        **settings.extra,
+        "spark.jars": ",".join([*map(str, our_jars), *filter(None, [settings.extra.get("spark.jars")])]),
+        "spark.driver.defaultJavaOptions": " ".join(_java_options(settings, scratch.path, classes)),
+    }
     conf = SparkConf(loadDefaults=False).setMaster(settings.master).setAppName(settings.name)
-    for key, value in {**_defaults(settings, scratch.path), **_addresses(address), **settings.extra}.items():
-        conf.set(key, value)
+    conf.setAll(list(wanted.items()))
     jvm = jvm or jvm_process.launch(conf, scratch, {"SPARK_LOCAL_IP": address} if address else {})
     try:
         SparkContext(conf=conf, gateway=jvm.gateway)
@@ -125,8 +132,6 @@ def _addresses(address: str | None) -> dict[str, str]:
 
 def _defaults(settings: Settings, scratch: Path) -> dict[str, str]:
     return {
-        "spark.jars": ",".join(map(str, jars.all_jars())),
-        "spark.driver.defaultJavaOptions": " ".join(f'"{option}"' for option in _java_options(settings, scratch)),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.ui.enabled": "false",
@@ -141,7 +146,7 @@ def _defaults(settings: Settings, scratch: Path) -> dict[str, str]:
     }
 
 
-def _java_options(settings: Settings, scratch: Path) -> list[str]:
+def _java_options(settings: Settings, scratch: Path, classes: Path | None) -> list[str]:
     options = [
         f"-Djava.io.tmpdir={scratch}",
         f"-Dlog4j2.configurationFile={LOG.as_uri()}",
@@ -153,9 +158,9 @@ def _java_options(settings: Settings, scratch: Path) -> list[str]:
         options.append(f"-Dottla.log.raised={settings.log}")
     if settings.quick:
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    if (classes := archive.found(java(), spark_home())) is not None:
+    if classes is not None:
         options.append(f"-XX:SharedArchiveFile={classes}")
-    return options
+    return [f'"{option}"' for option in options]
 
 
 def _slots(master: str) -> int | None:

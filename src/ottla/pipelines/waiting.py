@@ -35,18 +35,16 @@ def shown(what: str) -> Iterator[Report]:
 @contextmanager
 def _on_terminal(what: str) -> Iterator[Report]:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    class Bytes(DownloadColumn):
-        def render(self, task: Task):  # type: ignore[no-untyped-def]
-            return super().render(task) if task.total else ""
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), Bytes(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("[dim]{task.fields[detail]}"), console=Console(stderr=True)) as progress:
+    last = TextColumn("[dim]{task.fields[detail]}", table_column=Column(no_wrap=True, overflow="ellipsis"))
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(16), TimeElapsedColumn(), last)
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(what, total=None, detail="")
 
         def report(detail: str, done: int | None = None, total: int | None = None) -> None:
-            progress.update(task, detail=detail)
+            progress.update(task, detail=detail[:24] if done is None else f"{done / 1e6:.1f} MB")
             if total:
                 progress.update(task, completed=done, total=total)
 
