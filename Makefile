@@ -1,5 +1,6 @@
 # make up     set up, then run the platform: broker on localhost:9092, data in ./data; Ctrl-C stops it
 # make setup  virtual environment and packages; afterwards .venv/bin/ottla works, and the examples run
+# make spark  set up what pipelines need besides: PySpark (435 MB), Java, Spark's Kafka connector, our Scala classes
 # make test   set up everything that tests need, then lint, types, layers and tests
 # make bench  ottla and Apache Kafka side by side
 # make clean  remove what was made (not ./data)
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := pyproject.toml constraints.txt
 
-.PHONY: up setup test lint bench clean
+.PHONY: up setup spark test lint bench clean
 
 up: setup
 	@exec $(BIN)/ottla up
@@ -21,9 +22,17 @@ $(VENV)/.runs: $(PACKAGES) scripts/venv.sh
 	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) '.[tools,examples]'
 	@touch $@
 
+spark: $(VENV)/.streams
+	@scripts/packages.sh $${JAVA_HOME:-java}:default-jre-headless mvn:maven
+	@$(BIN)/python -m ottla.pipelines.prepare
+
+$(VENV)/.streams: $(PACKAGES) scripts/venv.sh
+	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) '.[tools,examples,services,spark]'
+	@touch $@ $(VENV)/.runs
+
 $(VENV)/.develops: $(PACKAGES) scripts/venv.sh
 	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) '.[dev]'
-	@touch $@ $(VENV)/.runs
+	@touch $@ $(VENV)/.runs $(VENV)/.streams
 
 # kafkajs, and a Kafka client from before 0.11: other people's clients that the tests run
 build/.clients: scripts/clients.sh tests/clients/js/package.json
@@ -36,6 +45,8 @@ test: $(VENV)/.develops
 	@{ scripts/packages.sh javac:default-jdk-headless mvn:maven && $(BIN)/python -m bench.kafka && \
 		PYTHONPATH=tests:. $(BIN)/python -m support.zookeeper; } || \
 		echo "The tests that need Apache Kafka or ZooKeeper are skipped, unless CI is set." >&2
+	@$(BIN)/python -m ottla.pipelines.prepare --archive || \
+		echo "The tests that need Spark are skipped, unless CI is set." >&2
 	@scripts/check.sh $(BIN) $(ARGS)
 
 lint: $(VENV)/.develops

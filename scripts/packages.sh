@@ -22,11 +22,29 @@ fi
 echo "Installing system packages:$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
 mkdir -p build
+log=build/apt.log
+rm -f build/apt.failed
+
 # the package lists of a fresh machine may be absent or old
 # shellcheck disable=SC2086
-{ apt-get install -y --no-install-recommends $missing ||
-    { apt-get update && apt-get install -y --no-install-recommends $missing; }; } >build/apt.log 2>&1 </dev/null || {
-    tail -n 20 build/apt.log >&2
-    echo "apt-get could not install$missing; its whole output is in build/apt.log." >&2
+install() {
+    apt-get install -y --no-install-recommends $missing ||
+        { apt-get update && apt-get install -y --no-install-recommends $missing; }
+}
+
+# what goes into the log, in one line for whoever waits at a terminal
+shown() {
+    if [ -t 2 ]; then
+        tee $log | while IFS= read -r line; do printf '\r\033[K%.79s' "$line" >&2; done
+        printf '\r\033[K' >&2
+    else
+        cat >$log
+    fi
+}
+
+{ install 2>&1 </dev/null || touch build/apt.failed; } | shown
+[ ! -e build/apt.failed ] || {
+    tail -n 20 $log >&2
+    echo "apt-get could not install$missing; its whole output is in $log." >&2
     exit 1
 }

@@ -21,5 +21,17 @@ if [ ! -x "$dir/bin/python" ] || ! "$dir/bin/python" -m pip --version >/dev/null
     say "Making the virtual environment $dir"
     "$python" -m venv --clear "$dir"
 fi
+install() { "$dir/bin/python" -m pip install --disable-pip-version-check -c constraints.txt "$@" >&2; }
+
+# PySpark is so large that pip shall show how far it is; pip builds a wheel of it and keeps that for the next environment
+case $what in
+    *spark* | *dev*)
+        pyspark=$(grep '^pyspark==' constraints.txt)
+        if ! "$dir/bin/python" -m pip freeze | grep -qx "$pyspark"; then
+            say "Installing PySpark into $dir: 435 MB the first time, a few minutes"
+            if [ -t 2 ]; then install "$pyspark"; else install --quiet "$pyspark"; fi
+        fi
+        ;;
+esac
 say "Installing $what into $dir"
-"$dir/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$what"
+install --quiet -e "$what"

@@ -1,10 +1,8 @@
 """The jars that a session needs beside Spark's own: Spark's Kafka connector, and our Scala classes.
 
 Both are in ottla's cache (cache.py) and come there on first use. The connector is four jars that jvm/connector.xml
-names and jvm/connector.sha256 has the digests of. They are downloaded from Maven Central, or the mirror of it that
-$OTTLA_MAVEN_CENTRAL names. Where that fails, Maven is asked: it may be set up for a mirror, or have them already. It
-comes second since it downloads 290 files of its own first. A jar with another digest is never used. (Spark's own way
-to get them, `spark.jars.packages`, checks no digests, and hangs for minutes where a mirror lacks one of them.)
+names and jvm/connector.sha256 has the digests of; Maven fetches them, and a jar with another digest is never used.
+(Spark's own way to get them, `spark.jars.packages`, checks no digests and hangs for minutes where one is missing.)
 
 Our classes are compiled by the Scala compiler among Spark's jars; a changed source makes a new jar.
 """
@@ -17,10 +15,7 @@ import re
 import shutil
 import subprocess
 import time
-from http.client import HTTPException
 from pathlib import Path
-from urllib.request import urlopen
-from xml.etree import ElementTree
 
 from ottla.pipelines import cache
 from ottla.pipelines.errors import PipelineError
@@ -30,8 +25,6 @@ from ottla.pipelines.waiting import Report
 SOURCES = Path(__file__).parent / "jvm"
 CONNECTOR = SOURCES / "connector.xml"
 DIGESTS = SOURCES / "connector.sha256"
-CENTRAL = ""
-PATIENCE = 10.0  # seconds without a byte from Maven Central
 KEPT = 30 * 24 * 3600  # seconds for which classes of other sources are kept
 
 # A compiler that runs for seconds is done sooner with the JVM's first compiler only.
@@ -78,23 +71,12 @@ def _misfits(directory: Path) -> list[str]:
 
 
 def _fetch(directory: Path, report: Report) -> None:
-    reasons = []
-    for way in (_from_central, _by_maven):
-        try:
-            way(directory, report)
-            wrong = _misfits(directory)
-        except PipelineError as error:
-            wrong = [str(error)]
-        if not wrong:
-            return
-        reasons += wrong
-    raise PipelineError(f"Spark's Kafka connector cannot be fetched: {'; '.join(reasons)}")
-
-
-def _by_maven(directory: Path, report: Report) -> None:
     command = shutil.which("mvn")
     if not command:
-        raise PipelineError("there is no Maven that may know a mirror (apt-get install maven, brew install maven)")
+        raise PipelineError(
+            "Spark's Kafka connector is fetched by Maven, and there is no mvn: apt-get install maven (Debian, Ubuntu), "
+            "brew install maven (macOS)"
+        )
     # Not in batch mode: only so does it say how far a download is.
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={directory}", "-Dstyle.color=never"]
     process = subprocess.Popen(
@@ -117,28 +99,10 @@ def _by_maven(directory: Path, report: Report) -> None:
             elif line.startswith("[ERROR]") and line[7:].strip():
                 errors.append(line[7:].strip())
     if process.returncode:
-        raise PipelineError(f"Maven failed ({errors[0][:400] if errors else f'status {process.returncode}'})")
-
-
-def _from_central(directory: Path, report: Report) -> None:
-    space = {"": "http://maven.apache.org/POM/4.0.0"}
-    central = os.environ.get("OTTLA_MAVEN_CENTRAL", CENTRAL).rstrip("/")
-    for dependency in ElementTree.parse(CONNECTOR).iterfind("dependencies/dependency", space):
-        group, name, version = (dependency.findtext(tag, "", space) for tag in ("groupId", "artifactId", "version"))
-        file = f"{name}-{version}.jar"
-        _download(f"{central}/{group.replace('.', '/')}/{name}/{version}/{file}", directory / file, report)
-
-
-def _download(url: str, to: Path, report: Report) -> None:
-    try:
-        with urlopen(url, timeout=PATIENCE) as response, to.open("wb") as file:
-            total, done = int(response.headers.get("Content-Length", 0)), 0
-            while chunk := response.read(1 << 16):
-                file.write(chunk)
-                done += len(chunk)
-                report(to.name, done, total)
-    except (OSError, HTTPException, ValueError) as error:  # ValueError: of an address that is none
-        raise PipelineError(f"{url} cannot be downloaded ({getattr(error, 'reason', None) or error})") from error
+        reason = errors[0][:400] if errors else f"status {process.returncode}"
+        raise PipelineError(f"Maven cannot fetch Spark's Kafka connector: {reason}")
+    if wrong := _misfits(directory):
+        raise PipelineError(f"Maven gives a connector that is not used: {wrong[0]}; remove it from Maven's repository")
 
 
 def _compile(sources: list[Path], directory: Path) -> None:

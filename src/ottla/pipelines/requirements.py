@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ottla.pipelines.errors import MissingPackages, PipelineError
 
-PACKAGES = ("pyspark", "pandas", "pyarrow", "google.protobuf")
+PACKAGES = ("pyspark", "fastavro", "pandas", "pyarrow", "google.protobuf")
 SPARK = "4.2.0"  # the connector's version, and pyproject.toml's
 OLDEST_JAVA = 17
 GET_JAVA = (
