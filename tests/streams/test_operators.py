@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from support.frames import Feed, Running
+    from ottla.testing import BrokerProcess
+    from support.frames import Feed, Record, Running
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-Run = Callable[[Callable[[], "DataFrame"]], "Running"]
+Run = Callable[..., "Running"]
 
 
 @pytest.fixture
@@ -31,8 +35,8 @@ def run(spark: SparkSession, tmp_path: Path) -> Iterator[Run]:
 
     running: list[Running] = []
 
-    def start(frame: Callable[[], DataFrame]) -> Running:
-        running.append(Running(frame, tmp_path / f"checkpoint{len(running)}"))
+    def start(frame: Callable[[], DataFrame], mode: str = "append") -> Running:
+        running.append(Running(frame, tmp_path / f"checkpoint{len(running)}", mode))
         return running[-1]
 
     yield start
@@ -246,3 +250,85 @@ def test_final_sliding_windows_come_once_when_they_have_closed(feed: Feed, run: 
         ("b", 102, 112, ["3", "4"], 112),
         ("b", 112, 122, ["4"], 112),
     ]
+
+
+def test_top_n_keeps_the_best_across_batches(feed: Feed, run: Run) -> None:
+    from pyspark.sql import functions as F
+
+    from ottla.streams.operators import top_n
+
+    def best() -> DataFrame:
+        rows = feed.frame("gains", "struct<symbol:string,gain:double>").groupBy("key")
+        value, gain = F.col("value"), F.col("value.gain")
+        return rows.agg(
+            top_n(value["symbol"], gain, 2).alias("best"), top_n(value, gain, 1, lowest=True).alias("worst")
+        )
+
+    def gain(symbol: str, gain: float | None) -> Record:
+        return ("day", {"symbol": symbol, "gain": gain}, 1)
+
+    top = run(best, mode="update")
+    feed.add(gains=[gain("b", 1.0), gain("none", None)])
+    assert top.rows() == [("day", ["b"], [("b", 1.0)])]
+    feed.add(gains=[gain("d", 2.0), gain("c", 3.0), gain("a", 2.0)])
+    assert top.rows() == [("day", ["c", "a"], [("b", 1.0)])]
+    top.restart()
+    feed.add(gains=[gain("e", 0.5), gain("f", 2.5)])
+    assert top.rows() == [("day", ["c", "f"], [("e", 0.5)])]
+
+
+def test_a_global_tables_values_are_seen_by_tasks_that_begin_after_them(
+    spark: SparkSession, feed: Feed, run: Run, ottla_shared_broker: BrokerProcess
+) -> None:
+    from pyspark.sql import functions as F
+
+    from ottla.streams.operators import close_global_tables, global_lookup
+
+    bootstrap, topic = ottla_shared_broker.bootstrap, "global-users"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 3)])[topic].result()
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+
+    def put(commit: bool = True, **users: str | None) -> None:
+        producer.begin_transaction()
+        for key, value in users.items():
+            producer.produce(topic, key=key, value=value)
+        if commit:
+            producer.commit_transaction()
+        else:
+            producer.flush()
+            producer.abort_transaction()
+
+    put(a="Ann", b="Bob")
+    clicks = lambda: feed.frame("clicks").select(  # noqa: E731
+        "value", global_lookup(F.col("key").cast("binary"), topic, bootstrap).cast("string")
+    )
+    join = run(clicks)
+    feed.add(clicks=[("a", "1", 1), ("b", "2", 1), ("c", "3", 1), (None, "4", 1)])
+    assert join.rows() == [("1", "Ann"), ("2", "Bob"), ("3", None), ("4", None)]
+    put(commit=False, a="Nobody")
+    put(b=None, c="Cid")
+    feed.add(clicks=[("a", "5", 1), ("b", "6", 1), ("c", "7", 1)])
+    assert join.rows() == [("5", "Ann"), ("6", None), ("7", "Cid")]
+    sizes = spark._jvm.ottla.GlobalTable.sizes  # type: ignore[union-attr]
+    assert sizes()[topic] == 2
+    close_global_tables()
+    while topic in sizes():
+        time.sleep(0.01)
+    join.restart()  # a table that is closed is read again
+    feed.add(clicks=[("a", "8", 1)])
+    assert join.rows() == [("8", "Ann")]
+
+
+def test_a_global_table_without_its_topic_says_so(feed: Feed, run: Run, ottla_shared_broker: BrokerProcess) -> None:
+    from pyspark.errors import StreamingQueryException
+    from pyspark.sql import functions as F
+
+    from ottla.streams.operators import global_lookup
+
+    key, bootstrap = F.col("key").cast("binary"), ottla_shared_broker.bootstrap
+    join = run(lambda: feed.frame("clicks").select(global_lookup(key, "no-such-topic", bootstrap)))
+    feed.add(clicks=[("a", "1", 1)])
+    with pytest.raises(StreamingQueryException, match="global table of topic no-such-topic cannot be read"):
+        join.rows()

@@ -14,26 +14,32 @@ from ottla.pipelines.errors import PipelineError
 def call(function: str, result: str, *arguments: Column, pure: bool = True) -> Column:
     """A function of a Scala object, `Object.function`, on columns; null where an argument is null."""
     owner, _, name = function.rpartition(".")
-    return _column(_columns().call(f"ottla.{owner}", name, result, [_java(argument) for argument in arguments], pure))
+    return from_java(
+        _columns().call(f"ottla.{owner}", name, result, [to_java(argument) for argument in arguments], pure)
+    )
 
 
 def json(method: str, type: DataType, raw: Column) -> Column:
     """JsonReader's `read` (bytes to a value of the type) or `why` (what does not fit, else null)."""
-    return _column(_columns().json(method, type.json(), _java(raw)))
+    return from_java(_columns().json(method, type.json(), to_java(raw)))
 
 
-def _columns() -> Any:
+def jvm() -> Any:
     context = SparkContext._active_spark_context
     if context is None or context._jvm is None:
         raise PipelineError("a column was asked for before there is a Spark session: call pipelines.session.session()")
-    return context._jvm.org.apache.spark.sql.ottla.Columns
+    return context._jvm
 
 
-def _java(column: Column) -> Any:
+def _columns() -> Any:
+    return jvm().org.apache.spark.sql.ottla.Columns
+
+
+def to_java(column: Column) -> Any:
     return column._jc
 
 
-def _column(java: Any) -> Column:
+def from_java(java: Any) -> Column:
     from pyspark.sql.classic.column import Column as ClassicColumn
 
     return ClassicColumn(java)

@@ -1,4 +1,4 @@
-"""Stateful operators that Spark has not, or has with other rules: joins by key, changes of a table, windows.
+"""Stateful operators that Spark has not, or has with other rules: joins by key, changes of a table, windows, top n.
 
 Each takes and gives DataFrames. A frame in has the columns `key` and `value` (of any type), `timestamp` and, where they
 are known, `partition`, `offset` and `headers`; further ones are ignored. The work is done by Scala classes
@@ -17,11 +17,14 @@ The query's output mode is append. State lies in the query's checkpoint; Spark d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
+
+from ottla.pipelines.columns import from_java, jvm, to_java
 
 HEADERS = "array<struct<key:string,value:binary>>"
 
@@ -33,13 +36,13 @@ def stream_table(stream: DataFrame, table: DataFrame, how: Literal["inner", "lef
     entries = _side(0, _keyed(table), _none("left", left), F.col("value").alias("right"), none)
     records = _side(1, _joinable(stream, how == "left"), F.col("value").alias("left"), _none("right", right), headers)
     union = entries.union(records)
-    return _frame(union, _jvm(union).Tables.streamTable(union._jdf, how == "left"))
+    return _frame(union, jvm().ottla.Tables.streamTable(union._jdf, how == "left"))
 
 
 def table_table(left: DataFrame, right: DataFrame, how: Literal["inner", "left", "outer"]) -> DataFrame:
     """key, left, right, timestamp: the joined row whenever a side changes; two nulls when it is no longer joined."""
     union = _union(_keyed(left), _keyed(right))
-    return _frame(union, _jvm(union).Tables.tableTable(union._jdf, how != "outer", how == "inner"))
+    return _frame(union, jvm().ottla.Tables.tableTable(union._jdf, how != "outer", how == "inner"))
 
 
 def stream_stream(
@@ -59,13 +62,13 @@ def stream_stream(
     union = _union(_joinable(left, lonely_left), _joinable(right, lonely_right))
     union = union.withWatermark("timestamp", f"{before_ms + after_ms + grace_ms} milliseconds")
     spans = (ms * 1000 for ms in (before_ms, after_ms, grace_ms))
-    return _frame(union, _jvm(union).StreamStream.join(union._jdf, *spans, lonely_left, lonely_right))
+    return _frame(union, jvm().ottla.StreamStream.join(union._jdf, *spans, lonely_left, lonely_right))
 
 
 def changes(table: DataFrame) -> DataFrame:
     """key, old, new, timestamp: each change of a table's value; old is null for a new key, new for a deleted one."""
     rows = _side(0, _keyed(table), F.col("value"))
-    return _frame(rows, _jvm(rows).Tables.changes(rows._jdf))
+    return _frame(rows, jvm().ottla.Tables.changes(rows._jdf))
 
 
 def sessions(stream: DataFrame, gap_ms: int, grace_ms: int, *, final: bool = False) -> DataFrame:
@@ -76,7 +79,7 @@ def sessions(stream: DataFrame, gap_ms: int, grace_ms: int, *, final: bool = Fal
     when stream time is more than gap + grace past it. `final`: a session comes once, when it has closed.
     """
     rows = _side(0, _keyed(stream), F.col("value")).withWatermark("timestamp", f"{gap_ms + grace_ms + 1} milliseconds")
-    return _frame(rows, _jvm(rows).RecordWindows.sessions(rows._jdf, gap_ms * 1000, final))
+    return _frame(rows, jvm().ottla.RecordWindows.sessions(rows._jdf, gap_ms * 1000, final))
 
 
 def sliding(stream: DataFrame, difference_ms: int, grace_ms: int, *, final: bool = False) -> DataFrame:
@@ -88,7 +91,41 @@ def sliding(stream: DataFrame, difference_ms: int, grace_ms: int, *, final: bool
     """
     delay = f"{difference_ms + grace_ms + 1} milliseconds"
     rows = _side(0, _keyed(stream), F.col("value")).withWatermark("timestamp", delay)
-    return _frame(rows, _jvm(rows).RecordWindows.sliding(rows._jdf, difference_ms * 1000, final))
+    return _frame(rows, jvm().ottla.RecordWindows.sliding(rows._jdf, difference_ms * 1000, final))
+
+
+def top_n(value: Column, order: Column, n: int, *, lowest: bool = False) -> Column:
+    """An aggregate: the values of the n rows with the highest (or lowest) order, best first.
+
+    At equal order the lower value goes first, whatever the order of the records. State has no more than n values.
+    """
+    return from_java(jvm().ottla.TopN.column(to_java(value), to_java(order), n, lowest))
+
+
+def global_lookup(key: Column, topic: str, bootstrap: str, options: Mapping[str, str] | None = None) -> Column:
+    """The bytes that a topic has as the newest value of a key (bytes), or null; also in real-time mode.
+
+    Each executor keeps the whole topic in memory, by a consumer of its own, and closes it with the application or when
+    nobody has asked for a while. Whatever was committed before a task began is seen by it; later values may be, so a
+    batch that is run again need not give the same.
+
+    options: settings of Kafka's consumer, by their Kafka names.
+    """
+    settings = {
+        **(options or {}),
+        "bootstrap.servers": bootstrap,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": "false",
+        "allow.auto.create.topics": "false",
+    }
+    context = jvm().org.apache.spark.SparkContext.getOrCreate()
+    return from_java(jvm().ottla.GlobalTable.lookup(to_java(key), topic, settings, context))
+
+
+def close_global_tables() -> None:
+    """Close those of the driver's process, which is the only one of a local session."""
+    jvm().ottla.GlobalTable.closeAll()
 
 
 def _keyed(frame: DataFrame) -> DataFrame:
@@ -122,11 +159,6 @@ def _none(name: str, kind: DataType | str) -> Column:
 
 def _type(frame: DataFrame, column: str) -> DataType:
     return frame.schema[column].dataType
-
-
-def _jvm(frame: DataFrame) -> Any:
-    java: Any = frame.sparkSession._jvm
-    return java.ottla
 
 
 def _frame(like: DataFrame, java: Any) -> DataFrame:

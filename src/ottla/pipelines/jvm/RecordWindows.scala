@@ -13,7 +13,8 @@ import org.apache.spark.sql.types._
   *
   * The state of a key is its records that can still be in an open window, by time; its windows follow from them. A
   * window is closed once its end is before stream time less the grace. The stream (side 0, column value) has a
-  * watermark so far behind that Spark drops what is too late for every window. Times are microseconds, in whole milliseconds.
+  * watermark so far behind that Spark drops what is too late for every window. Times are microseconds, in whole
+  * milliseconds.
   */
 object RecordWindows {
   val Tick = 1000L // a millisecond: the step of Kafka's time

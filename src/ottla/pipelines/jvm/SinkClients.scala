@@ -13,6 +13,7 @@ import org.apache.kafka.clients.producer.KafkaProducer
 /** Clients are dear to make: each executor keeps them over tasks and batches. */
 object Clients {
   type Producer = KafkaProducer[Array[Byte], Array[Byte]]
+  type Consumer = KafkaConsumer[Array[Byte], Array[Byte]]
 
   private val admins = new ConcurrentHashMap[Map[String, String], Admin]
 
@@ -21,10 +22,12 @@ object Clients {
   def admin(options: SinkOptions): Admin =
     admins.computeIfAbsent(options.reach, reach => loaded(Admin.create(properties(reach))))
 
-  def consumer(options: SinkOptions): KafkaConsumer[Array[Byte], Array[Byte]] = {
+  def consumer(options: SinkOptions): Consumer = consumer(options.reach)
+
+  def consumer(settings: Map[String, String]): Consumer = {
     val deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
     val kinds = Map("key.deserializer" -> deserializer, "value.deserializer" -> deserializer)
-    loaded(new KafkaConsumer(properties(options.reach ++ kinds)))
+    loaded(new KafkaConsumer(properties(settings ++ kinds)))
   }
 
   /** Kafka's clients look up classes by the thread's class loader, which need not be the one that has them. */
