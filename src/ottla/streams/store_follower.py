@@ -3,6 +3,7 @@
 An ordinary consumer of all partitions, without a group, reads committed records from the offsets that the file has,
 else from the beginning. What it cannot go on from is built again from the beginning: a topic with another id,
 offsets that the topic has no more (retention, truncation: which keys went with them nobody can tell), a damaged file.
+While it builds again for one of the last two reasons, half of the rows would be a wrong answer: `rebuilding` is set.
 """
 
 from __future__ import annotations
@@ -10,21 +11,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
 from time import monotonic
 from typing import Any, Literal
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ottla.pipelines.cluster import Cluster, NoAnswer, Partition, said
 from ottla.pipelines.errors import PipelineError
 from ottla.streams.store_file import Damaged, Place, StoreFile
 
@@ -35,7 +27,7 @@ POLL = 0.05  # seconds: how soon a stop is noticed
 REFRESH = 5.0  # seconds: how soon new partitions, and a new topic of the same name, are noticed
 RETRY = 0.5  # seconds between attempts to reach the broker or to find the topic
 GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
-AWAY = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+PATIENCE = 10.0  # seconds for an answer
 CONSUMER = {
     "group.id": "ottla-store",  # the client wants one; it is never joined, and nothing is committed
     "enable.auto.commit": False,
@@ -76,13 +68,15 @@ class Follower:
         self.trouble: str | None = None  # why the topic cannot be followed at the moment
         self._file, self._locate, self._retention_ms = file, locate, retention_ms
         self._client = {**client, "log_level": 2}  # what goes wrong is told here, in words and once
-        self._admin = AdminClient(dict(self._client))
-        self._changed = threading.Condition()  # of the next two
+        self.rebuilding = False
+        self._changed = threading.Condition()  # of that and of the next three
         self._topic_id: str | None = None  # of the topic that is followed
         self._positions: dict[int, int] = {}
+        self._rebuilt: dict[int, int] = {}  # the positions at which it is rebuilt
         self._ends: dict[int, int] = {}
         self._last_end = 0  # of the newest window
         self._doubt, self._damaged, self._closing = threading.Event(), threading.Event(), threading.Event()
+        self._cluster = Cluster(self._client, self._closing)
         self._thread = threading.Thread(target=self._run, name=f"store {name}", daemon=True)
         self._thread.start()
 
@@ -92,7 +86,15 @@ class Follower:
 
     def rebuild(self) -> None:
         """A reader has found the file damaged."""
-        self._damaged.set()
+        with self._changed:
+            self.rebuilding = True
+            self._damaged.set()
+
+    def wait_until_rebuilt(self, timeout: float) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self.rebuilding or self._closing.is_set(), timeout):
+                why = f": {self.trouble}" if self.trouble else ""
+                raise StoreError(f"store {self.name} is being built again from {self.topic}{why}")
 
     @property
     def lag(self) -> int:
@@ -103,10 +105,10 @@ class Follower:
         """Wait until all that was committed to the topic before this call is in the file."""
         deadline = monotonic() + timeout
         try:
-            topic_id, partitions = self._describe(timeout)
+            topic_id, partitions = self._cluster.topic(self.topic, timeout)
             ends = self._offsets(partitions, "latest", timeout)
-        except (KafkaException, TimeoutError) as error:
-            raise StoreError(f"store {self.name} cannot tell how far it is behind: {self._why(error)}") from None
+        except NoAnswer as error:
+            raise StoreError(f"store {self.name} cannot tell how far it is behind: {error}") from None
         with self._changed:
             while not self._has(topic_id, ends):
                 if topic_id != self._topic_id or not ends.keys() <= self._positions.keys():
@@ -121,39 +123,15 @@ class Follower:
     def _has(self, topic_id: str, ends: Mapping[int, int]) -> bool:
         if topic_id != self._topic_id or self._damaged.is_set():
             return False
+        return self._is_at(ends)
+
+    def _is_at(self, ends: Mapping[int, int]) -> bool:
         return all(self._positions.get(partition, 0) >= end for partition, end in ends.items())
 
     def _offsets(self, partitions: list[int], which: Literal["earliest", "latest"], timeout: float) -> dict[int, int]:
-        wanted = {TopicPartition(self.topic, each): getattr(OffsetSpec, which)() for each in partitions}
-        isolation = IsolationLevel.READ_COMMITTED
-        found = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
-        return {where.partition: self._answer(asked, timeout).offset for where, asked in found.items()}
-
-    def _describe(self, timeout: float) -> tuple[str, list[int]]:
-        asked = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=timeout)
-        found = self._answer(asked[self.topic], timeout)
-        return str(found.topic_id), [each.id for each in found.partitions]
-
-    def _answer(self, asked: Future[Any], timeout: float) -> Any:
-        deadline = monotonic() + timeout
-        while not wait([asked], POLL).done:
-            if self._closing.is_set():
-                raise StoreError(f"store {self.name} is closed")
-            if monotonic() >= deadline:
-                raise TimeoutError
-        return asked.result()
-
-    def _why(self, error: Exception) -> str:
-        if isinstance(error, TimeoutError):
-            return f"no broker answers at {self._client['bootstrap.servers']}"
-        cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
-        if not isinstance(cause, KafkaError):
-            return str(error) or type(error).__name__
-        if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return f"topic {self.topic} does not exist"
-        if cause.code() in AWAY:
-            return f"no broker answers at {self._client['bootstrap.servers']}"
-        return cause.str()
+        wanted = [Partition(self.topic, each) for each in partitions]
+        found = self._cluster.offsets(wanted, which, timeout, committed=True)
+        return {each.partition: offset for each, offset in found.items()}
 
     # the thread
 
@@ -161,16 +139,16 @@ class Follower:
         while not self._closing.is_set():
             try:
                 self._follow()
-            except (_LookAgain, StoreError):
+            except _LookAgain:
                 continue
             except Damaged as damage:
                 LOG.warning("store %s is damaged (%s) and is built again from %s", self.name, damage, self.topic)
-                self._damaged.set()  # until the new file is there
-                self._file.remake()
-                self._damaged.clear()
+                self.rebuild()
                 continue
-            except (KafkaException, TimeoutError) as error:
-                self._has_trouble(self._why(error))
+            except NoAnswer as error:
+                self._has_trouble(str(error))
+            except KafkaException as error:
+                self._told(error.args[0])
             except Exception as error:  # a full disk, perhaps: look-ups go on, and so do we when we can
                 LOG.exception("store %s", self.name)
                 self._has_trouble(f"{type(error).__name__}: {error}")
@@ -184,13 +162,17 @@ class Follower:
     def _follow(self) -> None:
         """Follow the topic until there is a reason to look at it again."""
         self._doubt.clear()
-        topic_id, partitions = self._describe(10)
+        if self._damaged.is_set():
+            self._file.remake()
+            self._damaged.clear()  # only now: what readers have found meanwhile was the old file
+        topic_id, partitions = self._cluster.topic(self.topic, PATIENCE)
         offsets = self._file.begin(topic_id)
         self._last_end = self._file.last_end() or 0
+        rebuilt = self._offsets(partitions, "latest", PATIENCE) if self.rebuilding else {}
         with self._changed:
-            self._topic_id, self._positions = topic_id, dict(offsets)
-            self._changed.notify_all()
-        starts = self._offsets([each for each in partitions if each not in offsets], "earliest", 10) | offsets
+            self._topic_id, self._positions, self._rebuilt = topic_id, dict(offsets), rebuilt
+            self._reached({})
+        starts = self._offsets([each for each in partitions if each not in offsets], "earliest", PATIENCE) | offsets
         assigned = [TopicPartition(self.topic, each, starts[each]) for each in partitions]
         consumer = Consumer({**CONSUMER, **self._client, "error_cb": self._told})
         try:
@@ -204,7 +186,7 @@ class Follower:
                     raise Damaged("found by a look-up")
                 if self._doubt.is_set() or monotonic() - looked > REFRESH:
                     self._doubt.clear()
-                    if self._describe(10) != (topic_id, partitions):
+                    if self._cluster.topic(self.topic, PATIENCE) != (topic_id, partitions):
                         raise _LookAgain
                     looked = monotonic()
                 self._hear_ends(consumer, assigned)
@@ -212,7 +194,7 @@ class Follower:
             consumer.close()
 
     def _told(self, error: KafkaError) -> None:
-        self._has_trouble(self._why(KafkaException(error)))
+        self._has_trouble(said(KafkaException(error), self._client["bootstrap.servers"], self.topic))
 
     def _hear_ends(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
         heard = {each.partition: consumer.get_watermark_offsets(each, cached=True) for each in assigned}
@@ -239,6 +221,7 @@ class Follower:
                 offsets[partition] = offset
             elif error.code() in GONE:
                 LOG.warning("store %s is built again: its place in %s is gone", self.name, self.topic)
+                self.rebuilding = True
                 self._file.empty()
                 raise _LookAgain
             else:
@@ -247,5 +230,10 @@ class Follower:
         self._file.apply(rows, offsets, expired)
         self.trouble = None
         with self._changed:
-            self._positions.update(offsets)
-            self._changed.notify_all()
+            self._reached(offsets)
+
+    def _reached(self, offsets: Mapping[int, int]) -> None:
+        self._positions.update(offsets)
+        if self.rebuilding and not self._damaged.is_set() and self._is_at(self._rebuilt):
+            self.rebuilding = False
+        self._changed.notify_all()

@@ -8,7 +8,8 @@ read: `lag` says how far it is behind, `wait_until_current` waits.
 Rules:
 - Records apply in the order of their offsets. A null value deletes. A record without a key, or whose key or value the
   serde cannot read, changes nothing and is counted (`rejected`).
-- A restart goes on from the file. Where that cannot be, the store is built again from the topic's beginning.
+- A restart goes on from the file. Where that cannot be, the store is built again from the topic's beginning; look-ups
+  wait for that.
 - A missing topic or an unreachable broker is waited for; look-ups answer from the file meanwhile.
 - A window is kept until the newest one ends `retention_ms` later than it, in event time: a day, or size and grace if
   these are more. (Kafka Streams keeps size and grace.)
@@ -25,6 +26,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -39,6 +41,7 @@ Moment = int | datetime
 T = TypeVar("T")
 
 DAY_MS = 86_400_000
+PATIENCE = 30.0  # seconds for a store that is being rebuilt
 NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_MS = 253_402_300_799_999  # the last moment that a datetime can say
@@ -181,21 +184,32 @@ class Store:
             yield key, self.value.loads(row.value)
 
     def _rows(self, where: Mapping[str, object], reverse: bool, limit: int | None = None) -> Iterator[Row]:
-        self._check_open()
+        first, rest = self._read(lambda: self._begin(where, reverse, limit))
         try:
-            yield from self._file.select(where, reverse=reverse, limit=limit)
+            yield from first
+            yield from rest
         except Damaged as damage:
             self._follower.rebuild()
             raise StoreError(f"store {self.name} is damaged ({damage}) and is built again; ask again") from None
 
+    def _begin(self, where: Mapping[str, object], reverse: bool, limit: int | None) -> tuple[list[Row], Iterator[Row]]:
+        """The first row, and the others as they were at the same moment."""
+        rows = self._file.select(where, reverse=reverse, limit=limit)
+        return list(islice(rows, 1)), rows
+
     def _read(self, look_up: Callable[[], T]) -> T:
-        self._check_open()
-        try:
-            return look_up()
-        except Damaged:
-            self._follower.rebuild()
-            self._follower.wait_until_current(30)
-            return look_up()
+        """What a whole store says: one that is being rebuilt, or has to be, is waited for."""
+        while True:
+            self._check_open()
+            if self._follower.rebuilding:
+                self._follower.wait_until_rebuilt(PATIENCE)
+            try:
+                found = look_up()
+            except Damaged:
+                self._follower.rebuild()
+            else:
+                if not self._follower.rebuilding:
+                    return found
 
     def _check_open(self) -> None:
         if self._closed.is_set():
