@@ -202,6 +202,91 @@ class TestABatchThatIsRunAgain:
         assert pipeline.topics.values(pipeline.output) == ["a", "b", "c"]
 
 
+class Executor:
+    """What runs tasks, with producers of its own; a task's rows are put in and ended by hand."""
+
+    def __init__(self, spark: SparkSession, topics: Topics, query: str, topic: str) -> None:
+        self.jvm: Any = spark._jvm
+        self.array = spark.sparkContext._gateway.new_array  # type: ignore[union-attr]
+        told = {"kafka.bootstrap.servers": topics.bootstrap, "delivery": "exactly_once", "query": query}
+        told["kafka.client.id"] = fresh("executor")  # settings of its own, so nothing is shared with others
+        told["topic"] = topic
+        options = self.jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(self.jvm.java.util.HashMap(told))
+        self.options = self.jvm.ottla.SinkOptions.of(options)
+        schema = self.jvm.org.apache.spark.sql.types.StructType.fromDDL("value binary")
+        self.columns = self.jvm.ottla.Columns.of(schema, self.options.topic())
+
+    def task(self, batch: int, *values: str, known: bool = False) -> Any:
+        """Task 0 of the batch, with rows in it, before its commit."""
+        writer = self.jvm.ottla.ExactlyOnceWriter(self.options, self.columns, "id", 0, batch, known)
+        for value in values:
+            cells = self.array(self.jvm.java.lang.Object, 1)
+            cells[0] = bytearray(value.encode())
+            writer.write(self.jvm.org.apache.spark.sql.catalyst.expressions.GenericInternalRow(cells))
+        return writer
+
+
+class TestTasksOnSeveralExecutors:
+    """Attempts at the same task, wherever they run and however long they linger, write a batch once."""
+
+    @pytest.fixture(autouse=True)
+    def _executors(self, spark: SparkSession, topics: Topics) -> None:
+        self.topics, self.topic = topics, topics.make("out")
+        query = fresh("query")
+        self.a, self.b = (Executor(spark, topics, query, self.topic) for _ in range(2))
+        self.a.jvm.ottla.Markers(self.a.options).provide(1)
+
+    def assert_written(self, *values: str) -> None:
+        assert self.topics.values(self.topic) == list(values)
+
+    def test_an_attempt_bars_the_one_before_it(self) -> None:
+        lost = self.a.task(0, "x")
+        second = self.b.task(0, "x")
+        second.commit()
+        with pytest.raises(Exception, match=r"another task or another run of the query .* has taken over"):
+            lost.commit()
+        lost.abort()
+        self.assert_written("x")
+
+    def test_an_attempt_on_the_same_executor_bars_the_one_before_it(self) -> None:
+        lost = self.a.task(0, "x")
+        second = self.a.task(0, "x")
+        with pytest.raises(Exception, match="has taken over"):
+            lost.commit()
+        lost.abort()
+        second.commit()
+        self.a.task(1, "y").commit()
+        self.assert_written("x", "y")
+
+    @pytest.mark.parametrize("elsewhere", [True, False])
+    def test_an_attempt_after_one_that_committed_writes_nothing(self, elsewhere: bool) -> None:
+        self.a.task(0, "x").commit()
+        (self.b if elsewhere else self.a).task(0, "x").commit()
+        self.a.task(1, "y").commit()
+        self.assert_written("x", "y")
+
+    def test_a_task_that_was_elsewhere_meanwhile_goes_on_here(self) -> None:
+        for batch, executor in enumerate([self.a, self.b, self.a, self.a, self.b]):
+            executor.task(batch, f"{batch}").commit()
+        self.a.task(4, "4").commit()  # its producer does not know yet that it is barred
+        self.assert_written("0", "1", "2", "3", "4")
+
+    def test_an_attempt_that_is_aborted_leaves_nothing(self) -> None:
+        failing = self.a.task(0, "x", "y")
+        failing.abort()
+        self.a.task(0, "x").commit()
+        self.assert_written("x")
+
+    def test_an_attempt_that_died_is_ended_by_its_successor(self) -> None:
+        self.a.task(0, "x", "y")
+        self.b.task(0, "x").commit()
+        self.assert_written("x")
+
+    def test_a_task_that_is_known_to_be_written_takes_its_rows_and_writes_nothing(self) -> None:
+        self.a.task(0, "x", known=True).commit()
+        self.assert_written()
+
+
 def test_the_group_of_the_markers_has_no_lag(pipeline: Pipeline) -> None:
     for value in "ab":
         pipeline.topics.fill(pipeline.input, [value])
