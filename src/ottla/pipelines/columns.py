@@ -11,12 +11,10 @@ from pyspark.sql.types import DataType
 from ottla.pipelines.errors import PipelineError
 
 
-def call(function: str, result: str, *arguments: Column, pure: bool = True) -> Column:
+def call(function: str, result: str, *arguments: Column) -> Column:
     """A function of a Scala object, `Object.function`, on columns; null where an argument is null."""
     owner, _, name = function.rpartition(".")
-    return from_java(
-        _columns().call(f"ottla.{owner}", name, result, [to_java(argument) for argument in arguments], pure)
-    )
+    return from_java(_columns().call(f"ottla.{owner}", name, result, [to_java(argument) for argument in arguments]))
 
 
 def json(method: str, type: DataType, raw: Column) -> Column:
@@ -24,7 +22,23 @@ def json(method: str, type: DataType, raw: Column) -> Column:
     return from_java(_columns().json(method, type.json(), to_java(raw)))
 
 
+def dear(column: Column) -> Column:
+    """The column, to be evaluated once even where a filter and what comes after it use it."""
+    return from_java(_columns().dear(to_java(column)))
+
+
+def late_watermark() -> Column:
+    """The watermark (µs) by which the stateful operator above drops rows in the batch that runs."""
+    return from_java(_columns().lateWatermark())
+
+
+def reject(rejector: Any, reason: Column, kind: Column, record: Column) -> Column:
+    """Whether a row goes on that a step cannot take; `rejector` is one of jvm/Reject.scala."""
+    return from_java(_columns().reject(rejector, to_java(reason), to_java(kind), to_java(record)))
+
+
 def jvm() -> Any:
+    """The JVM of the running session."""
     context = SparkContext._active_spark_context
     if context is None or context._jvm is None:
         raise PipelineError("a column was asked for before there is a Spark session: call pipelines.session.session()")

@@ -143,6 +143,7 @@ def _defaults(settings: Settings, scratch: Path) -> dict[str, str]:
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.python.unix.domain.socket.enabled": str(len(str(scratch)) <= LONGEST_SOCKET_DIRECTORY).lower(),
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.extensions": "org.apache.spark.sql.ottla.Extensions",  # jvm/Late.scala
     }
 
 

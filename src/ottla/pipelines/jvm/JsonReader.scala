@@ -76,7 +76,9 @@ object JsonReader {
   }
 
   private def told(fault: Throwable): String = fault match {
-    case json: JsonProcessingException => s"${json.getOriginalMessage} at byte ${json.getLocation.getByteOffset}"
+    case json: JsonProcessingException =>
+      val words = json.getOriginalMessage.replaceAll(" \\(start marker at .*\\)", "") // of a source that it does not show
+      s"$words at byte ${json.getLocation.getByteOffset}"
     case other => other.getMessage
   }
 

@@ -49,7 +49,7 @@ class JsonSerde(Serde):
         return StringType()
 
     def decode(self, raw: Column) -> Column:
-        return F.when(columns.call("JsonReader.isJson", "boolean", raw), raw.cast("string"))
+        return columns.dear(F.when(columns.call("JsonReader.isJson", "boolean", raw), raw.cast("string")))
 
     def misfit(self, raw: Column, decoded: Column) -> Column | None:
         return F.when(raw.isNotNull() & decoded.isNull(), columns.call("JsonReader.whyNotJson", "string", raw))

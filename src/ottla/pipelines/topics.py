@@ -1,0 +1,188 @@
+"""Topics as typed DataFrames: streaming, or what is in them now.
+
+Columns: `key` and `value` as their serdes type them, `topic`, `partition`, `offset`, `timestamp`, and where asked for
+`headers` (array<struct<key string, value binary>>) and `timestamp_type` (0 the producer's time, 1 log append time).
+Records whose bytes do not fit are dealt with by a policy (poison.py) while they still have their bytes.
+
+Streams are read through ottla.Source, so that a batch that is run again has its rows in the same tasks; real-time mode
+takes only Spark's own source. Readers see committed records only.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ottla.pipelines import poison
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.preflight import REACH, Topics, check_topics
+from ottla.pipelines.serdes import Bytes, Serde
+
+Start = Literal["earliest", "latest"] | datetime.datetime | Mapping[str, Mapping[int, int]]
+
+EARLIEST, LATEST = -2, -1  # as offsets
+CONSUMER = {
+    "fetch.max.wait.ms": "20",  # a batch waits for its slowest partition
+    "isolation.level": "read_committed",
+    "allow.auto.create.topics": "false",
+}
+
+
+def read(
+    spark: SparkSession,
+    bootstrap: str,
+    topics: Topics,
+    key: Serde = Bytes,
+    value: Serde = Bytes,
+    *,
+    starting: Start = "earliest",
+    group_prefix: str | None = None,
+    max_per_batch: int | None = None,
+    headers: bool = False,
+    timestamp_type: bool = False,
+    real_time: bool = False,
+    poisoned: poison.Policy = poison.fail,
+    step: str = "source",
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Topics as a stream.
+
+    topics: a name, names, or a pattern (re.compile) that whole names match.
+    starting: where a query without a checkpoint begins: at the ends, at a time, or at offsets
+              {topic: {partition: offset}} (partitions that are not named begin at their start).
+    options: settings of Kafka's consumer by their Kafka names, and options of Spark's source by `source.` and theirs.
+    """
+    reader = spark.readStream.format("kafka" if real_time else "ottla.Source")
+    chosen = {**_source(bootstrap, topics, options), **_starting(starting, bootstrap, topics, options)}
+    if group_prefix is not None:
+        chosen["groupIdPrefix"] = group_prefix
+    if max_per_batch is not None:
+        chosen["maxOffsetsPerTrigger"] = str(max_per_batch)
+    frame = reader.options(**chosen, includeHeaders=str(headers).lower()).load()
+    return _typed(frame, bootstrap, key, value, headers, timestamp_type, poisoned, step, options)
+
+
+def read_all(
+    spark: SparkSession,
+    bootstrap: str,
+    topics: Topics,
+    key: Serde = Bytes,
+    value: Serde = Bytes,
+    *,
+    starting: Start = "earliest",
+    headers: bool = False,
+    timestamp_type: bool = False,
+    poisoned: poison.Policy = poison.fail,
+    step: str = "source",
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """What is in topics now, as an ordinary DataFrame; the arguments as for `read`."""
+    if starting == "latest":
+        raise PipelineError(
+            "what is in a topic now cannot be read from its end: read from 'earliest', a time or offsets"
+        )
+    chosen = {**_source(bootstrap, topics, options), **_starting(starting, bootstrap, topics, options)}
+    frame = spark.read.format("kafka").options(**chosen, includeHeaders=str(headers).lower()).load()
+    return _typed(frame, bootstrap, key, value, headers, timestamp_type, poisoned, step, options)
+
+
+def _typed(
+    frame: DataFrame,
+    bootstrap: str,
+    key: Serde,
+    value: Serde,
+    headers: bool,
+    timestamp_type: bool,
+    policy: poison.Policy,
+    step: str,
+    options: Mapping[str, str] | None,
+) -> DataFrame:
+    wanted = [key.decode(F.col("key")).alias("key"), value.decode(F.col("value")).alias("value")]
+    wanted += [F.col(name) for name in ("topic", "partition", "offset", "timestamp")]
+    if headers:
+        wanted.append(F.col("headers"))
+    if timestamp_type:
+        wanted.append(F.col("timestampType").alias("timestamp_type"))
+    raw = [F.col("key").alias("_raw_key"), F.col("value").alias("_raw_value")]
+    typed = frame.select(*wanted, *raw)
+    reason = misfit(key, value)
+    if reason is not None:
+        record = {"key": F.col("_raw_key"), "value": F.col("_raw_value")}
+        typed = poison.guard(typed, reason, _reaching(policy, options), step=step, bootstrap=bootstrap, record=record)
+    return typed.drop("_raw_key", "_raw_value")
+
+
+def misfit(key: Serde, value: Serde) -> Column | None:
+    """Why `_raw_key` or `_raw_value` do not fit, null where they do; None if everything fits."""
+    of_key = key.misfit(F.col("_raw_key"), F.col("key"))
+    of_value = value.misfit(F.col("_raw_value"), F.col("value"))
+    told_key = None if of_key is None else F.concat(F.lit(f"the key is no {key.name}: "), of_key)
+    told_value = None if of_value is None else F.concat(F.lit(f"the value is no {value.name}: "), of_value)
+    if of_key is None or told_key is None:
+        return None if of_value is None or told_value is None else F.when(of_value.isNotNull(), told_value)
+    if of_value is None or told_value is None:
+        return F.when(of_key.isNotNull(), told_key)
+    return F.when(of_key.isNotNull(), told_key).when(of_value.isNotNull(), told_value)
+
+
+def _source(bootstrap: str, topics: Topics, options: Mapping[str, str] | None) -> dict[str, str]:
+    chosen = {f"kafka.{name}": value for name, value in {**CONSUMER, "bootstrap.servers": bootstrap}.items()}
+    for name, value in (options or {}).items():
+        chosen[name.removeprefix("source.") if name.startswith("source.") else f"kafka.{name}"] = value
+    if isinstance(topics, re.Pattern):
+        chosen["subscribePattern"] = topics.pattern
+        return chosen
+    if not topics:
+        raise PipelineError("no topic is named to read from")
+    chosen["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
+    return chosen
+
+
+def _starting(starting: Start, bootstrap: str, topics: Topics, options: Mapping[str, str] | None) -> dict[str, str]:
+    if isinstance(starting, str):
+        if starting not in ("earliest", "latest"):
+            raise PipelineError(f"reading starts at 'earliest', 'latest', a datetime or offsets, not {starting!r}")
+        return {"startingOffsets": starting}
+    if isinstance(starting, datetime.datetime):
+        if starting.tzinfo is None:
+            raise PipelineError(f"the time to start from, {starting}, has no zone: say datetime(…, tzinfo=UTC)")
+        milliseconds = int(starting.timestamp() * 1000)
+        return {"startingTimestamp": str(milliseconds), "startingOffsetsByTimestampStrategy": "latest"}
+    return {"startingOffsets": json.dumps(_offsets(starting, bootstrap, topics, options))}
+
+
+def _offsets(
+    starting: Mapping[str, Mapping[int, int]],
+    bootstrap: str,
+    topics: Topics,
+    options: Mapping[str, str] | None,
+) -> dict[str, dict[str, int]]:
+    """With the partitions that are not named, since Spark wants them all."""
+    partitions = check_topics(bootstrap, topics, options)
+    for topic, offsets in starting.items():
+        if topic not in partitions:
+            raise PipelineError(f"offsets to start from are given for topic {topic}, which is not read")
+        for partition, offset in offsets.items():
+            if not 0 <= partition < partitions[topic] or offset < EARLIEST:
+                raise PipelineError(
+                    f"reading of topic {topic} cannot start at offset {offset} of partition {partition}: it has "
+                    f"{partitions[topic]} partitions, and offsets are 0 or more, -2 for the start or -1 for the end"
+                )
+    return {
+        topic: {str(partition): starting.get(topic, {}).get(partition, EARLIEST) for partition in range(count)}
+        for topic, count in partitions.items()
+    }
+
+
+def _reaching(policy: poison.Policy, options: Mapping[str, str] | None) -> poison.Policy:
+    """Dead letters reach the brokers the way that the reader does."""
+    if not isinstance(policy, poison.DeadLetters):
+        return policy
+    reach = {name: value for name, value in (options or {}).items() if name.startswith(REACH)}
+    return poison.DeadLetters(policy.topic, {**reach, **policy.settings})

@@ -1,0 +1,68 @@
+"""Spark's exceptions in one line: the real ones, as Spark raises them."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.explain import explain
+from ottla.pipelines.serdes import Int, Json, Long, convert
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture(scope="module")
+def frame(spark: SparkSession) -> DataFrame:
+    value = F.struct(F.lit("A").alias("symbol"), F.lit(1.5).alias("ask"))
+    return spark.range(1).select(F.lit("k").alias("key"), value.alias("value"), F.lit("12x").alias("text"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("vlue", "there is no column vlue; there are value, key, text"),
+        ("value.symbl", "there is no field symbl; there are symbol, ask"),
+        ("value.ask +", "'value.ask +' is no Spark SQL: Syntax error at or near end of input"),
+        ("uper(key)", "there is no function uper in Spark SQL"),
+        ("value.ask + value", "types do not fit: Cannot resolve"),
+        ("cast(text as int)", "a value does not fit: The value '12x' of the type \"STRING\" cannot be cast to \"INT\""),
+    ],
+)
+def test_a_wrong_expression_is_named(frame: DataFrame, expression: str, told: str) -> None:
+    with pytest.raises(PySparkException) as error:
+        frame.selectExpr(expression).collect()
+    line = str(explain(error.value, "prices"))
+    assert line.startswith(f"query prices: {told}")
+    assert "\n" not in line
+    assert "SQLSTATE" not in line
+
+
+def test_a_value_that_does_not_convert_is_named(frame: DataFrame) -> None:
+    with pytest.raises(Exception) as error:
+        frame.select(convert(F.lit("[1]"), Json, Long)).collect()
+    assert str(explain(error.value)) == "a value does not fit json(struct<v:bigint>): v: an array is no bigint"
+    with pytest.raises(Exception) as error:
+        frame.select(convert(F.lit(1 << 40).cast("bigint"), Long, Int)).collect()
+    assert str(explain(error.value)).startswith("a value does not fit: The value 1099511627776L")
+
+
+def test_a_failing_python_function_is_named_with_its_line(frame: DataFrame) -> None:
+    @F.udf("int")
+    def broken(text: str) -> int:
+        return int(text)
+
+    with pytest.raises(Exception) as error:
+        frame.select(broken("text")).collect()
+    line = str(explain(error.value))
+    assert line.startswith("a Python function failed with ValueError: invalid literal for int() with base 10: '12x' (")
+    assert line.endswith(f"test_explain.py, line {broken.func.__code__.co_firstlineno + 2})")
+
+
+def test_what_is_not_known_keeps_its_first_line() -> None:
+    assert str(explain(RuntimeError("\n  first \n second SQLSTATE: 42000"))) == "first"
+    assert str(explain(RuntimeError())) == "RuntimeError"
+    ours = PipelineError("as it is")
+    assert explain(ours) is ours
