@@ -28,7 +28,7 @@ def frame(spark: SparkSession) -> DataFrame:
         ("value.ask +", "'value.ask +' is no Spark SQL: Syntax error at or near end of input"),
         ("uper(key)", "there is no function uper in Spark SQL"),
         ("value.ask + value", "types do not fit: Cannot resolve"),
-        ("cast(text as int)", "a value does not fit: The value '12x' of the type \"STRING\" cannot be cast to \"INT\""),
+        ("cast(text as int)", 'a value does not fit: The value \'12x\' of the type "STRING" cannot be cast to "INT"'),
     ],
 )
 def test_a_wrong_expression_is_named(frame: DataFrame, expression: str, told: str) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -97,14 +98,23 @@ def write(
         writer = writer.option(f"kafka.{name}", value)
     if not real_time:
         writer = writer.option("delivery", delivery).option("query", query)
+    return _triggered(writer, trigger).start()
+
+
+def discard(frame: DataFrame, *, query: str, checkpoint: str, trigger: Trigger = Every()) -> StreamingQuery:  # noqa: B008
+    """Start a query for what its steps do on the way; its rows go nowhere."""
+    writer = frame.writeStream.queryName(query).option("checkpointLocation", checkpoint).format("noop")
+    return _triggered(writer, trigger).start()
+
+
+def _triggered(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:
     match trigger:
         case Every(interval):
-            writer = writer.trigger(processingTime=interval)
+            return writer.trigger(processingTime=interval)
         case AvailableNow():
-            writer = writer.trigger(availableNow=True)
+            return writer.trigger(availableNow=True)
         case RealTime(checkpoints):
-            writer = writer.trigger(realTime=checkpoints)  # type: ignore[call-overload]  # pyspark's overloads lack it
-    return writer.start()
+            return writer.trigger(realTime=checkpoints)  # type: ignore[call-overload, no-any-return]
 
 
 def failure(query: StreamingQuery) -> PipelineError | None:

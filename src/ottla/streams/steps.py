@@ -3,6 +3,7 @@
 A function is called with what it asks for by its parameters:
 
     lambda value: …                 the value
+    lambda key: …                   the key, if that is the parameter's name
     lambda key, value: …            both
     lambda value, record: …         and the whole Record: key, value, timestamp, headers, topic, partition, offset
     lambda record: …                the Record alone
@@ -166,6 +167,8 @@ def arguments(function: Function, natural: tuple[str, ...], label: str) -> tuple
             f"{label} has a function of {wanted} parameters; it takes (value), (key, value) or either with record"
         )
     names = forms[wanted]
+    if wanted == 1 and "key" in natural and any(parameter.name == "key" for parameter in parameters):
+        names = ["key"]
     if record is not None:
         names.insert(record, "record")
     return tuple(names)

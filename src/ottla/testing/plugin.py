@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from ottla.streams.app import App
+    from ottla.streams.testing import Driver
     from ottla.testing.process import BrokerProcess
 
 
@@ -43,6 +45,22 @@ def ottla_shared_broker() -> Iterator[BrokerProcess]:
     broker.start()
     yield broker
     _close([broker])
+
+
+@pytest.fixture
+def ottla_streams(ottla_shared_broker: BrokerProcess) -> Iterator[Callable[[App], Driver]]:
+    """Makes drivers of Streams applications, on the session's broker and one Spark session. They end with the test."""
+    from ottla.streams.testing import Driver
+
+    made: list[Driver] = []
+
+    def make(app: App) -> Driver:
+        made.append(Driver(app, ottla_shared_broker.bootstrap))
+        return made[-1]
+
+    yield make
+    for driver in made:
+        driver.close()
 
 
 def _close(brokers: list[BrokerProcess]) -> None:

@@ -1,0 +1,243 @@
+"""One value per key, or per key and window.
+
+    count, expressions                    Spark's own aggregation; tumbling and hopping windows are Spark's
+    session windows, final only           Spark's session_window
+    session windows with every update,    operators of our own that give all values of a window; the aggregates are
+    sliding windows                       then made of that list
+    Python functions                      processors.py
+
+The timestamp of a result is the largest one of the records in it, as in Kafka Streams. Records without a key are
+dropped: they belong to no group.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ottla.pipelines import poison
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.serdes import Int, Long, Serde, Windowed
+from ottla.streams import operators, processors, python_stage, steps
+from ottla.streams import topology as T
+from ottla.streams.frames import Frame
+from ottla.streams.functions import Expression, column
+from ottla.streams.reading import Reading
+from ottla.streams.stepping import sound
+from ottla.streams.types import ListOf, Pair, returned, serde_of_type
+from ottla.streams.windows import Window
+
+
+def aggregate(frame: Frame, node: T.Aggregate, reading: Reading) -> Frame:
+    """The table that an aggregate makes of its records."""
+    keyed = frame.df.where(F.col("key").isNotNull())
+    if isinstance(node.how, T.Fold):
+        keyed = keyed.where(F.col("value").isNotNull())
+    window = node.window
+    if window is None:
+        pass
+    elif _is_of_lists(node):
+        after = F.timestamp_millis(F.unix_millis("timestamp") + 1)
+        kept = poison.late(keyed, after, reading.late, step=node.name, bootstrap=reading.bootstrap)
+        return _of_lists(Frame(kept, frame.key, frame.value), node, window, reading)
+    else:
+        marked = keyed.withWatermark("timestamp", f"{window.grace_ms} milliseconds")
+        keyed = poison.late(marked, last_end(window), reading.late, step=node.name, bootstrap=reading.bootstrap)
+    if isinstance(node.how, T.Fold):
+        return _folded(Frame(keyed, frame.key, frame.value, signed=frame.signed), node, node.how)
+    return _native(Frame(keyed, frame.key, frame.value, signed=frame.signed), node)
+
+
+def is_updating(node: T.Aggregate) -> bool:
+    """Whether Spark is to give a group at each change of it (update mode); operators of our own append changes."""
+    return not node.final and not _is_of_lists(node)
+
+
+def _is_of_lists(node: T.Aggregate) -> bool:
+    kind = node.window.kind if node.window else None
+    return kind == "sliding" or (kind == "session" and not node.final)
+
+
+def last_end(window: Window) -> Column:
+    """When the last window that a record belongs to ends."""
+    if window.kind in ("tumbling", "hopping"):
+        moment = F.unix_millis("timestamp")
+        return F.timestamp_millis(moment - F.pmod(moment, F.lit(window.advance_ms)) + F.lit(window.size_ms))
+    return F.timestamp_millis(F.unix_millis("timestamp") + F.lit(window.size_ms))
+
+
+def _native(frame: Frame, node: T.Aggregate) -> Frame:
+    groups = [F.col("key"), *([_window_column(node.window)] if node.window else [])]
+    made, names = _expressions(frame, node)
+    wide = frame.df.groupBy(*groups).agg(*made, F.max("timestamp").alias("__time"))
+    value = F.struct(*names) if names else F.col("value")
+    key = F.struct("key", F.col("window.start").alias("start"), F.col("window.end").alias("end"))
+    df = wide.select(
+        (key if node.window else F.col("key")).alias("key"), value.alias("value"), F.col("__time").alias("timestamp")
+    )
+    return Frame(df, windowed(frame.key, node.window), _value_serde(df, node))
+
+
+def _window_column(window: Window) -> Column:
+    if window.kind == "session":
+        return F.session_window("timestamp", f"{window.size_ms} milliseconds").alias("window")
+    size, advance = f"{window.size_ms} milliseconds", f"{window.advance_ms} milliseconds"
+    return F.window("timestamp", size, advance).alias("window")
+
+
+def _expressions(frame: Frame, node: T.Aggregate) -> tuple[list[Column], list[str]]:
+    how = node.how
+    if isinstance(how, T.Count):
+        return [(F.sum("sign") if frame.signed else F.count(F.lit(1))).cast("bigint").alias("value")], []
+    assert isinstance(how, T.Expressions)
+    columns = frame.df.columns
+    if how.single is not None:
+        return [column(how.single, columns, node.name).alias("value")], []
+    return [column(e, columns, node.name).alias(n) for n, e in how.named], [n for n, _ in how.named]
+
+
+def _value_serde(df: DataFrame, node: T.Aggregate) -> Serde:
+    return Long if isinstance(node.how, T.Count) else serde_of_type(df.schema["value"].dataType, node.name)
+
+
+def windowed(key: Serde, window: Window | None) -> Serde:
+    if window is None:
+        return key
+    if window.kind == "session":
+        return Windowed(key, session=True)
+    return Windowed(key, timedelta(milliseconds=window.size_ms))
+
+
+# -- Python functions ------------------------------------------------------------------------------------------------
+
+
+def _folded(frame: Frame, node: T.Aggregate, how: T.Fold) -> Frame:
+    result = how.result or _result_of(frame, how, node.name)
+    df, value, add = frame.df, frame.value, _adder(how)
+    if frame.signed:
+        df = df.withColumn("value", F.struct("value", "sign"))
+        value = Pair(frame.value, Int, ("value", "sign"))
+        add = _signed(add, how)
+    made = processors.aggregate(
+        df,
+        frame.key,
+        value,
+        init=how.init,
+        add=add,
+        merge=how.merge,
+        result=result,
+        window=node.window,
+        emit="final" if node.final else "update",
+        name=node.name,
+    )
+    return Frame(made, windowed(frame.key, node.window), result)
+
+
+def _result_of(frame: Frame, how: T.Fold, step: str) -> Serde:
+    """What a fold's value is: of a reduce that of its input, unless the function says otherwise."""
+    said = returned(how.add, step)
+    if how.init is None:
+        return frame.value
+    return said
+
+
+def _adder(how: T.Fold) -> Callable[[Any, Any, Any], Any]:
+    if how.init is not None:
+        return how.add  # type: ignore[no-any-return]
+    reduce = how.add
+    return lambda key, value, total: value if total is None else reduce(total, value)
+
+
+def _signed(add: Callable[[Any, Any, Any], Any], how: T.Fold) -> Callable[[Any, Any, Any], Any]:
+    subtract, is_reduce = how.subtract, how.init is None
+
+    def apply(key: Any, signed: Any, total: Any) -> Any:
+        value, sign = signed
+        if sign > 0:
+            return add(key, value, total)
+        if is_reduce:
+            return total if total is None else subtract(total, value)
+        return subtract(key, value, total)
+
+    return apply
+
+
+# -- windows whose values are at hand ------------------------------------------------------------------------------
+
+
+def _of_lists(frame: Frame, node: T.Aggregate, window: Window, reading: Reading) -> Frame:
+    make = operators.sessions if window.kind == "session" else operators.sliding
+    df = make(frame.df, window.size_ms, window.grace_ms, final=node.final)
+    df = df.withColumn("key", F.struct("key", "start", "end")).drop("start", "end")
+    key = windowed(frame.key, window)
+    if isinstance(node.how, T.Fold):
+        lists = ListOf(frame.value)
+        result = node.how.result or _result_of(frame, node.how, node.name)
+        folded = steps.MapValuesWithKey(_fold_list(node.how), node.name)
+        done = python_stage.run(
+            df.withColumnRenamed("values", "value"),
+            key,
+            lists,
+            (folded,),
+            out_key=key,
+            out_value=result,
+            name=node.name,
+        )
+        return Frame(sound(done, reading.poisoned, step=node.name, bootstrap=reading.bootstrap), key, result)
+    if isinstance(node.how, T.Count):
+        made = F.size("values").cast("bigint")
+    elif node.how.single is not None:
+        made = _of_list(node.how.single, node.name)
+    else:
+        made = F.struct(*(_of_list(e, node.name).alias(n) for n, e in node.how.named))
+    df = df.withColumn("value", F.when(F.col("values").isNotNull(), made)).drop("values")
+    return Frame(df, key, _value_serde(df, node))
+
+
+def _fold_list(how: T.Fold) -> Callable[[Any, Any], Any]:
+    add, init = _adder(how), how.init
+
+    def fold(key: Any, values: Any) -> Any:
+        if values is None:
+            return None
+        return functools.reduce(lambda total, value: add(key.key, value, total), values, init() if init else None)
+
+    return fold
+
+
+_CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+_OF_LIST = {
+    "min": "array_min({0})",
+    "max": "array_max({0})",
+    "sum": "aggregate({0}, cast(0 as {1}), (total, item) -> total + item)",
+    "avg": "aggregate({0}, cast(0 as double), (total, item) -> total + item, total -> total / size({0}))",
+    "collect_list": "{0}",
+    "first": "element_at({0}, 1)",
+    "last": "element_at({0}, -1)",
+}
+
+
+def _of_list(expression: Expression, step: str) -> Column:
+    """An aggregate over the list `values` in the place of a group."""
+    if isinstance(expression, str) and (call := _CALL.fullmatch(expression)):
+        name, inner = call[1].lower(), call[2].strip()
+        if name == "count":
+            return F.expr(
+                "cast(size(values) as bigint)"
+                if inner in ("*", "1")
+                else f"cast(size(filter(values, value -> ({inner}) is not null)) as bigint)"
+            )
+        if name in _OF_LIST:
+            items = f"transform(values, value -> {inner})"
+            return F.expr(_OF_LIST[name].format(items, "double"))
+    known = ", ".join(["count", *_OF_LIST])
+    raise PipelineError(
+        f"{step}: sliding windows, and sessions with every update, know the aggregates {known} of one expression each, "
+        f"and Python functions; not {expression!r}"
+    )

@@ -1,0 +1,252 @@
+"""An application that runs: its queries on Spark, what watches them, and its stores.
+
+Everything that can be refused is refused before the first query starts: an unreachable broker, an unknown topic, a
+checkpoint that is another's or of another topology, an expression that names a missing column.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ottla.pipelines import preflight, sink
+from ottla.pipelines import session as sessions
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.explain import explain
+from ottla.pipelines.serdes import Serde, Windowed
+from ottla.streams import internal_topics, real_time
+from ottla.streams import topology as T
+from ottla.streams.compile import Compiled, Compiler
+from ottla.streams.plan import Plan, Query
+from ottla.streams.reading import Reading
+from ottla.streams.stores import Store
+
+if TYPE_CHECKING:
+    from ottla.streams.app import App, Settings
+
+
+class Running:
+    def __init__(self, app: App, spark: SparkSession | None = None, *, console: bool = False) -> None:
+        self.app = app
+        settings = app.settings
+        self.plan = app.plan()
+        if settings.latency == "real-time":
+            real_time.check(self.plan, settings.delivery)
+        self._partitions = self._preflight(self.plan)
+        self.spark = spark or sessions.session(_session(app))
+        if settings.latency == "real-time":
+            needed = real_time.slots_needed(self.plan.queries, self._partitions)
+            real_time.check_slots(needed, self.spark.sparkContext.defaultParallelism, settings.master)
+        internal_topics.create(self.plan, self._partitions, _client(settings))
+        self._compiler = Compiler(self.spark, self.plan, _reading(settings))
+        compiled = self._compiler.compile()
+        self._stores: dict[str, Store] = {}
+        self._server: Any = None
+        self.queries: list[StreamingQuery] = []
+        self._stopped = threading.Event()
+        try:
+            for one in compiled:
+                self.queries.append(self._start(one))
+            self._open_stores()
+        except BaseException:
+            self.stop()
+            raise
+
+    # -- start ---------------------------------------------------------------------------------------------------
+
+    def _preflight(self, plan: Plan) -> dict[str, int]:
+        """The partitions of all topics that are there; raises for what is not. Makes the topics that are written to."""
+        settings = self.app.settings
+        wanted = internal_topics.inputs(plan)
+        wanted += [node.topic for node in self.app.topology.nodes if isinstance(node, T.Global)]
+        preflight.check_topics(settings.bootstrap, wanted, settings.kafka)
+        written = [
+            n.topic for q in plan.queries for n in q.outputs if isinstance(n, T.Sink) and isinstance(n.topic, str)
+        ]
+        written += [n.topic for n in plan.topics if isinstance(n, T.Through) and n.topic is not None]
+        there = preflight.existing(settings.bootstrap, settings.kafka)
+        return internal_topics.create_outputs(written, there, self._tables(), _client(settings))
+
+    def _tables(self) -> set[str]:
+        """The topics that tables are written to: made by us, they are compacted."""
+        sinks = [node for node in self.app.topology.nodes if isinstance(node, T.Sink)]
+        return {node.topic for node in sinks if isinstance(node.topic, str) and _is_table(node.parents[0])}
+
+    def _start(self, compiled: Compiled) -> StreamingQuery:
+        app, settings, query = self.app, self.app.settings, compiled.query
+        name = f"{app.id}-{query.name}"
+        checkpoint = app.directory.absolute() / "checkpoints" / query.name
+        self._claim(str(checkpoint), query)
+        trigger = _trigger(settings)
+        if isinstance(query.outputs[0], T.Foreach):
+            started = sink.discard(compiled.frame, query=name, checkpoint=str(checkpoint), trigger=trigger)
+        else:
+            real = isinstance(trigger, sink.RealTime)
+            started = sink.write(
+                compiled.frame.drop("timestamp") if real else compiled.frame,
+                bootstrap=settings.bootstrap,
+                query=name,
+                delivery=settings.delivery,
+                checkpoint=str(checkpoint),
+                mode="update" if real else compiled.mode,
+                trigger=trigger,
+                options=settings.kafka,
+            )
+        return started
+
+    def _claim(self, checkpoint: str, query: Query) -> None:
+        """Take a checkpoint for a query, or refuse one that is another's or was made for another state."""
+        reads = tuple(sorted(name for node in query.inputs() for name in self.plan.reads(node)))
+        mine = preflight.Identity(self.app.id, query.name, reads, self.plan.fingerprint(query))
+        theirs = preflight.check_checkpoint(checkpoint, mine)
+        if theirs is None:
+            preflight.claim_checkpoint(checkpoint, mine)
+        elif theirs.fingerprint != mine.fingerprint:
+            raise PipelineError(
+                f"the topology of {self.app.id} has changed so that {query.name} cannot go on from its checkpoint: it "
+                f"was [{theirs.fingerprint}], it is [{mine.fingerprint}]. Run it under a new id beside the old one "
+                "(--application-id), or begin anew: ottla streams reset"
+            )
+
+    def _open_stores(self) -> None:
+        settings = self.app.settings
+        for name, node in self.app.topology.stores().items():
+            key, value = self._compiler.serdes_of(node)
+            window = node.window if isinstance(node, T.Aggregate) else None
+            kind = None
+            if isinstance(key, Windowed):
+                kind, key = ("session" if key.session else "time"), key.inner
+            self._stores[name] = Store(
+                name,
+                self.plan.topic_of(node),
+                key,
+                value,
+                kind,  # type: ignore[arg-type]
+                bootstrap=settings.bootstrap,
+                directory=self.app.directory / "stores",
+                size_ms=window.size_ms if window else 0,
+                grace_ms=window.grace_ms if window else 0,
+                client=settings.kafka,
+            )
+        if settings.http is not None:
+            from ottla.streams.store_server import StoreServer
+
+            self._server = StoreServer(self._stores, settings.http)
+
+    # -- while it runs -------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        return any(query.isActive for query in self.queries)
+
+    def store(self, name: str) -> Store:
+        if name not in self._stores:
+            there = ", ".join(sorted(self._stores)) or "none"
+            raise PipelineError(f"application {self.app.id} has no store {name!r}; there are: {there}")
+        return self._stores[name]
+
+    def serdes_of_topic(self, topic: str) -> tuple[Serde, Serde]:
+        """How the application reads or writes a topic."""
+        if topic in self._compiler.written:
+            return self._compiler.written[topic]
+        for node in self.app.topology.nodes:
+            if isinstance(node, T.Source) and node.reads(topic):
+                return node.key, node.value
+        raise PipelineError(f"application {self.app.id} neither reads nor writes a topic {topic!r}")
+
+    def process_all(self) -> None:
+        """Wait until all that is in the topics now has gone through all queries; for tests."""
+        for query in self.queries:
+            self._watched(query.processAllAvailable)
+
+    def wait(self) -> None:
+        """Until a query fails, which is raised, or a signal or stop() ends all."""
+        ended = threading.Event()
+        with _signals(ended.set):
+            while not ended.wait(0.2) and not self._stopped.is_set():
+                for query in self.queries:
+                    if not query.isActive:
+                        try:
+                            self._watched(lambda q=query: q.awaitTermination(0))  # type: ignore[misc]
+                        finally:
+                            self.stop()
+                        return
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop all queries and close the stores. The next start goes on where this one stopped."""
+        self._stopped.set()
+        for query in self.queries:
+            query.stop()
+        if self._server is not None:
+            self._server.stop()
+        for store in self._stores.values():
+            store.close()
+
+    def _watched(self, action: Callable[[], Any]) -> None:
+        try:
+            action()
+        except StreamingQueryException as failure:
+            raise explain(failure) from None
+
+
+def frame_of(app: App, node: T.Node) -> DataFrame:
+    """The DataFrame behind a stream, for what Spark can do and the DSL cannot."""
+    spark = sessions.session(_session(app))
+    return Compiler(spark, app.plan(), _reading(app.settings)).frame_of(node)
+
+
+def _session(app: App) -> sessions.Settings:
+    settings = app.settings
+    partitions = settings.partitions or os.cpu_count() or 2
+    extra = {"spark.sql.shuffle.partitions": str(partitions), **settings.spark}
+    return sessions.Settings(master=settings.master, name=app.id, extra=extra)
+
+
+def _reading(settings: Settings) -> Reading:
+    return Reading(
+        bootstrap=settings.bootstrap,
+        max_per_batch=settings.max_per_batch if settings.latency == "micro-batch" else None,
+        real_time=settings.latency == "real-time",
+        options=settings.kafka,
+        poisoned=settings.on_error,
+        late=settings.on_late,
+    )
+
+
+def _trigger(settings: Settings) -> sink.Trigger:
+    if settings.latency == "real-time":
+        return sink.RealTime(real_time.INTERVAL)
+    return sink.Every(f"{settings.interval_ms} milliseconds")
+
+
+def _client(settings: Settings) -> dict[str, str]:
+    return {"bootstrap.servers": settings.bootstrap, **settings.kafka}
+
+
+def _is_table(node: T.Node) -> bool:
+    return node.table
+
+
+class _signals:
+    """SIGINT and SIGTERM call a function meanwhile; only in the main thread, where Python allows it."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, lambda *_: self._call())
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

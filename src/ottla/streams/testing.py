@@ -1,0 +1,219 @@
+"""Tests of applications: records with timestamps in, results and stores out.
+
+    def test_words_are_counted(streams):
+        driver = streams(app)
+        driver.send("wordcount-input", value="one two two", timestamp=1000)
+        assert driver.read("wordcount-output") == [("one", "1"), ("two", "2")]
+        assert driver.store("CountStore").get("two") == 2
+
+The application runs as it is, on a real broker and in a real Spark session; both are shared by all cases of a run, so
+that a case takes well under a second. A driver owns the topics of its application: it makes those that are missing,
+and deletes all of them at the end.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from ottla.pipelines import session as sessions
+from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.serdes import Serde
+from ottla.streams import topology as T
+from ottla.streams.running import Running
+from ottla.streams.stores import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.streams.app import App
+
+TIMEOUT = 60.0
+
+
+class Record(NamedTuple):
+    """A record of an output; equal to (key, value) where only those are compared."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: dict[str, bytes | None]
+    partition: int
+    offset: int
+
+
+def session() -> SparkSession:
+    """The Spark session that all cases of a run share."""
+    extra = {"spark.sql.shuffle.partitions": "1", "spark.sql.streaming.pollingDelay": "1"}
+    return sessions.session(sessions.Settings(master="local[2]", name="tests", quick=True, extra=extra))
+
+
+class Driver:
+    def __init__(self, app: App, bootstrap: str, spark: SparkSession | None = None, *, partitions: int = 1) -> None:
+        self.app = app
+        self._directory = Path(tempfile.mkdtemp(prefix="ottla-streams-"))
+        self._client = {"bootstrap.servers": bootstrap}
+        self._admin = AdminClient(dict(self._client))
+        self._spark = spark or session()
+        self._producer = Producer({**self._client, "linger.ms": 0})
+        self._read: dict[str, dict[int, int]] = {}
+        self._running: Running | None = None
+        app.change(bootstrap=bootstrap, state_dir=self._directory, interval_ms=0)
+        self._make_topics(partitions)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- in ------------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        timestamp: int | None = None,
+        headers: dict[str, bytes] | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """A record to an input, written by the serdes of the source that reads the topic; bytes go as they are."""
+        if timestamp is not None and timestamp < 1:
+            raise PipelineError(f"the client has no timestamp {timestamp}: give one of 1 ms or more")
+        source = self._source(topic)
+        more: dict[str, Any] = {} if partition is None else {"partition": partition}
+        if timestamp is not None:
+            more["timestamp"] = timestamp
+        self._producer.produce(
+            topic,
+            key=key if isinstance(key, bytes) else source.key.dumps(key),
+            value=value if isinstance(value, bytes) else source.value.dumps(value),
+            headers=list(headers.items()) if headers else None,
+            **more,
+        )
+
+    def run(self) -> None:
+        """Let the application take in all that was sent, and give out what it makes of it."""
+        if self._producer.flush(TIMEOUT):
+            raise PipelineError("the broker of the test did not take the records that were sent")
+        self.start().process_all()
+
+    def start(self) -> Running:
+        if self._running is None:
+            self._running = self.app.start(self._spark)
+        return self._running
+
+    def restart(self) -> None:
+        """Stop the application; what comes next starts it again from its checkpoint."""
+        self.run()
+        self.app.stop()
+        self._running = None
+
+    # -- out -----------------------------------------------------------------------------------------------------
+
+    def records(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> list[Record]:
+        """The records that came to a topic since it was last read, by partition and offset, after a run()."""
+        self.run()
+        serdes = self._serdes(topic)
+        key, value = key or serdes[0], value or serdes[1]
+        ends = self._ends(topic)
+        places = self._read.setdefault(topic, {})
+        wanted = {n: end for n, end in ends.items() if end > places.get(n, 0)}
+        found = [
+            Record(
+                key.loads(message.key()),
+                value.loads(message.value()),
+                message.timestamp()[1],
+                dict(message.headers() or []),
+                message.partition(),
+                message.offset(),
+            )
+            for message in self._consume(topic, wanted, places)
+        ]
+        places.update(ends)
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    def read(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> list[tuple[Any, Any]]:
+        """Keys and values of the records that came to a topic since it was last read, after a run()."""
+        return [(record.key, record.value) for record in self.records(topic, key=key, value=value)]
+
+    def store(self, name: str) -> Store:
+        """A store of the application, with all that was sent in it."""
+        self.run()
+        store = self.app.store(name)
+        store.wait_until_current(TIMEOUT)
+        return store
+
+    def close(self) -> None:
+        try:
+            self.app.stop()
+        finally:
+            names = set(self._admin.list_topics(timeout=TIMEOUT).topics)
+            owned = [n for n in names if n in self._topics() or n.startswith(f"{self.app.id}-")]
+            for future in self._admin.delete_topics(owned).values() if owned else ():
+                future.result(TIMEOUT)
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def _topics(self) -> list[str]:
+        nodes = self.app.topology.nodes
+        named = [topic for node in nodes if isinstance(node, T.Source) for topic in node.topics]
+        named += [node.topic for node in nodes if isinstance(node, T.Global)]
+        named += [node.topic for node in nodes if isinstance(node, T.Sink) and isinstance(node.topic, str)]
+        named += [node.topic for node in nodes if isinstance(node, T.Through) and node.topic is not None]
+        return list(dict.fromkeys(named))
+
+    def _make_topics(self, partitions: int) -> None:
+        there = self._admin.list_topics(timeout=TIMEOUT).topics
+        new = [NewTopic(topic, partitions) for topic in self._topics() if topic not in there]
+        for future in self._admin.create_topics(new).values() if new else ():
+            future.result(TIMEOUT)
+
+    def _source(self, topic: str) -> T.Source | T.Global:
+        for node in self.app.topology.nodes:
+            if isinstance(node, T.Global) and node.topic == topic:
+                return node
+            if isinstance(node, T.Source) and node.reads(topic):
+                return node
+        raise PipelineError(f"the application reads no topic {topic!r}; it reads {', '.join(self._topics())}")
+
+    def _serdes(self, topic: str) -> tuple[Serde, Serde]:
+        return self.start().serdes_of_topic(topic)
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        there = self._admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(topic, number): newest for number in there}
+        futures = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+        return {place.partition: future.result(TIMEOUT).offset for place, future in futures.items()}
+
+    def _consume(self, topic: str, ends: dict[int, int], places: dict[int, int]) -> Sequence[Any]:
+        if not ends:
+            return []
+        settings = {**self._client, "group.id": "ottla-streams-test", "enable.auto.commit": False}
+        consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
+        try:
+            consumer.assign([TopicPartition(topic, n, places.get(n, OFFSET_BEGINNING)) for n in ends])
+            found: list[Any] = []
+            done: set[int | None] = set()
+            while len(done) < len(ends):
+                for message in consumer.consume(1000, 0.05):
+                    if message.error() is None:
+                        found.append(message)
+                    else:
+                        done.add(message.partition())
+            return found
+        finally:
+            consumer.close()
