@@ -247,17 +247,16 @@ class Compiler:
     def _lookup(self, frame: Frame, node: T.Lookup) -> Frame:
         table = node.table_node
         asked, serde = self._beside(frame, node.key_function, None, "asked", node.name)
-        found = operators.global_lookup(  # type: ignore[attr-defined]
-            self._spark,
-            asked,
-            topic=table.topic,
-            bootstrap=self._reading.bootstrap,
-            key=table.key.encode(convert(F.col("asked"), serde, table.key)),
+        row = operators.global_lookup(
+            table.key.encode(convert(F.col("asked"), serde, table.key)),
+            table.topic,
+            self._reading.bootstrap,
+            self._reading.options,
         )
-        df = found.withColumn("right", table.value.decode(F.col("found"))).withColumnRenamed("value", "left")
+        df = asked.withColumns({"left": F.col("value"), "right": table.value.decode(row)})
         if node.how == "inner":
             df = df.where(F.col("right").isNotNull())
-        return pair(df.drop("asked", "found"), frame.key, frame.value, table.value)
+        return pair(df.drop("asked"), frame.key, frame.value, table.value)
 
     def _changes(self, frame: Frame, node: T.Changes) -> Frame:
         """Two records per change of a row: its old value leaves a group, its new one joins one."""

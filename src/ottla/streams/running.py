@@ -20,6 +20,7 @@ from ottla.pipelines import preflight, sink
 from ottla.pipelines import session as sessions
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.explain import explain
+from ottla.pipelines.progress import Progress
 from ottla.pipelines.serdes import Serde, Windowed
 from ottla.streams import internal_topics, real_time
 from ottla.streams import topology as T
@@ -47,6 +48,7 @@ class Running:
         internal_topics.create(self.plan, self._partitions, _client(settings))
         self._compiler = Compiler(self.spark, self.plan, _reading(settings))
         compiled = self._compiler.compile()
+        self.progress = Progress(app.id, settings.bootstrap, console=console, client=settings.kafka)
         self._stores: dict[str, Store] = {}
         self._server: Any = None
         self.queries: list[StreamingQuery] = []
@@ -99,6 +101,7 @@ class Running:
                 trigger=trigger,
                 options=settings.kafka,
             )
+        self.progress.follow(started, query.name)
         return started
 
     def _claim(self, checkpoint: str, query: Query) -> None:
@@ -138,13 +141,18 @@ class Running:
         if settings.http is not None:
             from ottla.streams.store_server import StoreServer
 
-            self._server = StoreServer(self._stores, settings.http)
+            self._server = StoreServer(self._stores, settings.http, registry=self.progress.registry, ails=self._ails)
 
     # -- while it runs -------------------------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
         return any(query.isActive for query in self.queries)
+
+    def _ails(self) -> str | None:
+        """Why the application is not well, for those who ask over HTTP."""
+        ended = [query.name for query in self.queries if not query.isActive]
+        return f"not running: {', '.join(ended)}" if ended else None
 
     def store(self, name: str) -> Store:
         if name not in self._stores:
@@ -185,6 +193,7 @@ class Running:
         self._stopped.set()
         for query in self.queries:
             query.stop()
+        self.progress.stop()
         if self._server is not None:
             self._server.stop()
         for store in self._stores.values():
