@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 
-from ottla.pipelines import group_offsets, progress_line
+from ottla.pipelines import group_offsets, poison, progress_line
 from ottla.pipelines.batches import Batch, read
 from ottla.pipelines.cluster import Partition
 from ottla.pipelines.group_offsets import GroupOffsets
@@ -73,10 +73,9 @@ def test_what_spark_tells_of_a_batch_is_read():
             {"description": "KafkaV2[Subscribe[c]]", "startOffset": {}, "endOffset": None},
             {"description": "RateStreamV2[rowsPerSecond=1]", "startOffset": None, "endOffset": 17},
         ],
-        "observedMetrics": {"one": {"rejected_parse": 3, "other": 1}, "two": {"late_window": 1, "rejected_x": 0}},
     }
     offsets = {Partition("a", 0): 4, Partition("a", 1): 7, Partition("b", 0): 1}
-    assert read(json.dumps(told)) == Batch(4, 0.25, 10, 40.0, 7, 300, 3, {"parse": 3, "x": 0}, offsets, False)
+    assert read(json.dumps(told)) == Batch(4, 0.25, 10, 40.0, 7, 300, 2, offsets, False)
     assert read('{"batchId": 0, "sources": [{"description": "KafkaV2[x]", "startOffset": null}]}').first
 
 
@@ -163,8 +162,10 @@ def test_metrics_add_up_over_batches_and_name_the_query():
     registry = CollectorRegistry()
     metrics = PipelineMetrics("app", registry)
     metrics.started("q", again=False)
-    metrics.done("q", Batch(0, 0.5, 10, 20.0, 7, 700, 1, {"parse": 2}))
-    metrics.done("q", Batch(1, 0.2, 5, 25.0, 8, 800, 0, {"parse": 1}))
+    metrics.done("q", Batch(0, 0.5, 10, 20.0, 7, 700, 1))
+    metrics.done("q", Batch(1, 0.2, 5, 25.0, 8, 800, 0))
+    metrics.rejected({"parse": 2, "other": 0})
+    metrics.rejected({"parse": 1})
     metrics.started("q", again=True)
     metrics.lags({Partition("in", 3): 12})
     found = page(registry)
@@ -182,7 +183,7 @@ def test_metrics_add_up_over_batches_and_name_the_query():
     assert value("state_rows", query="q") == 8
     assert value("state_bytes", query="q") == 800
     assert value("late_rows_total", query="q") == 1
-    assert value("rejected_rows_total", query="q", step="parse") == 3
+    assert value("rejected_rows_total", step="parse") == 3
     assert value("restarts_total", query="q") == 1
     assert value("running", query="q") == 1
     assert value("lag", topic="in", partition="3") == 12
@@ -194,9 +195,9 @@ def test_metrics_add_up_over_batches_and_name_the_query():
 def test_the_line_has_what_there_is_to_tell():
     figures = Figures("wordcount")
     assert figures.line() == "wordcount  0 rows/s  batch 0 ms"
-    figures.done("a", Batch(0, 0.085, 50_000, state_rows=5000, late=2, rejected={"parse": 1, "value": 2}))
+    figures.done("a", Batch(0, 0.085, 50_000, state_rows=5000, late=2))
     figures.done("b", Batch(0, 0.01, 25_000, state_rows=321))
-    figures.lag = 1200
+    figures.lag, figures.rejected = 1200, 3
     assert figures.line() == "wordcount  15,000 rows/s  batch 85 ms  lag 1,200  state 5,321 rows  rejected 3  late 2"
 
 
@@ -232,8 +233,8 @@ def counted(spark, topic: Topic, checkpoint):
 
     options = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, "startingOffsets": "earliest"}
     frame = spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=60).load()
-    odd = F.count_if(F.col("value").cast("string").cast("int") % 2 == 1)
-    counts = frame.observe("observed", odd.alias("rejected_odd")).groupBy("key").count()
+    odd = F.when(F.col("value").cast("string").cast("int") % 2 == 1, "odd")
+    counts = poison.guard(frame, odd, poison.skip, step="odd", bootstrap=topic.bootstrap).groupBy("key").count()
     writer = counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
     return writer.start()
 
@@ -243,6 +244,7 @@ def test_a_query_is_seen_as_a_consumer_group_and_in_metrics(spark, topic, tmp_pa
     topic.feed(70, 0)
     topic.feed(50, 1)
     app = fresh("app")
+    before = poison.rejected().get("odd", 0)
     progress = Progress(app, topic.bootstrap, console=False)
     query = counted(spark, topic, tmp_path / "checkpoint")
     try:
@@ -276,7 +278,8 @@ def test_a_query_is_seen_as_a_consumer_group_and_in_metrics(spark, topic, tmp_pa
     values = {one.name: one.value for one in page(progress.registry).samples}
     assert values["ottla_pipeline_input_rows_total"] == 121
     assert values["ottla_pipeline_batches_total"] >= 3  # 60 and 60 and 1
-    assert values["ottla_pipeline_rejected_rows_total"] == 60
+    (left_out,) = page(progress.registry).of("ottla_pipeline_rejected_rows_total", step="odd")
+    assert left_out.value == poison.rejected()["odd"] - before == 60
     assert values["ottla_pipeline_state_rows"] == 1
     assert values["ottla_pipeline_restarts_total"] == 1
     assert values["ottla_pipeline_running"] == 0

@@ -89,7 +89,7 @@ class Served:
 def served(ottla_shared_broker, tmp_path_factory) -> Iterator[Served]:
     served = Served(ottla_shared_broker.bootstrap, tmp_path_factory.mktemp("stores"))
     yield served
-    served.server.close()
+    served.server.stop()
     for store in served.stores.values():
         store.close()
 
@@ -225,7 +225,7 @@ def test_health_is_the_application_s(served, monkeypatch):
     assert served.get("/health") == (503, {"status": "failed", "reason": "query counts has failed", "stores": {}})
 
 
-def test_a_server_listens_where_it_is_told_and_stops_when_it_is_closed():
+def test_a_server_listens_where_it_is_told_and_stops_when_it_is_told():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PipelineError, match=f"cannot listen on 127.0.0.1:{port}: .*; choose another address"):
@@ -234,7 +234,7 @@ def test_a_server_listens_where_it_is_told_and_stops_when_it_is_closed():
     assert server.address == f"127.0.0.1:{port}"
     with urlopen(server.url + "/stores") as answer:
         assert json.loads(answer.read()) == {"stores": []}
-    server.close()
+    server.stop()
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", port), timeout=5)
 

@@ -3,20 +3,16 @@
 sources[].description               KafkaV2[Subscribe[topic]], and others that have no offsets of topics
 sources[].startOffset, .endOffset   {topic: {partition: offset}}; the start is null in a new checkpoint's first batch
 stateOperators[]                    numRowsTotal, memoryUsedBytes, numRowsDroppedByWatermark
-observedMetrics                     {observation: {column: number}}; columns rejected_STEP and late_STEP are ours
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.pipelines.cluster import Partition
-
-REJECTED, LATE = "rejected_", "late_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,6 @@ class Batch:
     state_rows: int = 0
     state_bytes: int = 0
     late: int = 0
-    rejected: Mapping[str, int] = field(default_factory=dict)  # by step
     offsets: Mapping[Partition, int] = field(default_factory=dict)  # the first that are not in it
     first: bool = False  # of a new checkpoint: what a group had before it means nothing
 
@@ -36,7 +31,6 @@ class Batch:
 def read(text: str) -> Batch:
     told = json.loads(text)
     states = told.get("stateOperators", [])
-    observed = _observed(told.get("observedMetrics", {}))
     sources = [source for source in told.get("sources", []) if source.get("description", "").startswith("Kafka")]
     return Batch(
         told["batchId"],
@@ -45,19 +39,10 @@ def read(text: str) -> Batch:
         told.get("processedRowsPerSecond", 0.0),
         sum(state["numRowsTotal"] for state in states),
         sum(state["memoryUsedBytes"] for state in states),
-        sum(state["numRowsDroppedByWatermark"] for state in states)
-        + sum(count for name, count in observed.items() if name.startswith(LATE)),
-        {name.removeprefix(REJECTED): count for name, count in observed.items() if name.startswith(REJECTED)},
+        sum(state["numRowsDroppedByWatermark"] for state in states),
         _offsets(source.get("endOffset") for source in sources),
         any(source.get("startOffset") is None for source in sources),
     )
-
-
-def _observed(metrics: Mapping[str, Mapping[str, Any]]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for columns in metrics.values():
-        counts.update({name: count for name, count in columns.items() if isinstance(count, int)})
-    return counts
 
 
 def _offsets(ends: Any) -> dict[Partition, int]:

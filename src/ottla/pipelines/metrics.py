@@ -16,8 +16,8 @@ class PipelineMetrics:
     def __init__(self, application: str, registry: CollectorRegistry) -> None:
         self._application = application
 
-        def counter(name: str, help: str, *more: str) -> Counter:
-            return Counter(f"ottla_pipeline_{name}", help, ["application", "query", *more], registry=registry)
+        def counter(name: str, help: str, label: str = "query") -> Counter:
+            return Counter(f"ottla_pipeline_{name}", help, ["application", label], registry=registry)
 
         def gauge(name: str, help: str, *labels: str) -> Gauge:
             return Gauge(f"ottla_pipeline_{name}", help, ["application", *labels], registry=registry)
@@ -28,8 +28,8 @@ class PipelineMetrics:
         )
         self._batches = counter("batches", "Batches that are done")
         self._input = counter("input_rows", "Records read")
-        self._late = counter("late_rows", "Records that came after their window's grace and were dropped")
-        self._rejected = counter("rejected_rows", "Records that a step has skipped or sent to dead letters", "step")
+        self._late = counter("late_rows", "Records that Spark dropped since they were behind its watermark")
+        self._rejected = counter("rejected_rows", "Records that a step has left out, or sent to dead letters", "step")
         self._restarts = counter("restarts", "Times that a query was started again")
         self._rate = gauge("processed_rows_per_second", "Records processed per second in the last batch", "query")
         self._state_rows = gauge("state_rows", "Rows of state", "query")
@@ -53,8 +53,10 @@ class PipelineMetrics:
         self._rate.labels(*labels).set(batch.rows_per_second)
         self._state_rows.labels(*labels).set(batch.state_rows)
         self._state_bytes.labels(*labels).set(batch.state_bytes)
-        for step, count in batch.rejected.items():
-            self._rejected.labels(*labels, step).inc(count)
+
+    def rejected(self, more: Mapping[str, int]) -> None:
+        for step, count in more.items():
+            self._rejected.labels(self._application, step).inc(count)
 
     def lags(self, lags: Mapping[Partition, int]) -> None:
         for (topic, partition), lag in lags.items():

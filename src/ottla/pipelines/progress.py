@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ottla.pipelines import poison
 from ottla.pipelines.batches import Batch, read
 from ottla.pipelines.group_offsets import GroupOffsets
 from ottla.pipelines.metrics import PipelineMetrics
@@ -37,8 +38,9 @@ class _Followed:
 
 
 class Progress:
-    """`console`: show a line. `registry`: where metrics go, one of its own if None is given. `client`: more settings
-    for the Kafka client, as those of security."""
+    """`console`: show a line. `registry`: where metrics go, one of its own if None is given. `rejected`: how many
+    records each step has left out since the session's start. `client`: more settings for the Kafka client, as those of
+    security."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Progress:
         *,
         console: bool,
         registry: CollectorRegistry | None = None,
+        rejected: Callable[[], Mapping[str, int]] = poison.rejected,
         client: Mapping[str, Any] | None = None,
     ) -> None:
         self.registry = registry if registry is not None else CollectorRegistry()
@@ -55,6 +58,8 @@ class Progress:
         self._figures = Figures(app_id)
         self._line = ProgressLine(self._figures) if console else None
         self._followed: dict[str, _Followed] = {}
+        self._rejected = rejected
+        self._before: dict[str, int] | None = None  # what was rejected when it was looked at last
         self._lock = threading.Lock()
         self._new, self._asked = False, 0.0  # batches since the last commit; when that was
         self._stopping = threading.Event()
@@ -67,6 +72,8 @@ class Progress:
             again = name in self._followed
             if again:
                 self._look(self._followed[name])
+            if self._before is None:
+                self._before = dict(self._rejected())  # by others, before this one
             self._followed[name] = _Followed(name, query._jsq)
             self._group.expect(name)
             self._metrics.started(name, again=again)
@@ -102,10 +109,20 @@ class Progress:
                     lags = self._group.lag()
                     self._figures.lag = None if lags is None else sum(lags.values())
                     self._metrics.lags(lags or {})
+                self._count_rejected()
             if self._line is not None:
                 self._line.show()
         except Exception:
             LOG.exception("progress cannot be told at the moment")
+
+    def _count_rejected(self) -> None:
+        if self._before is None:
+            return
+        now = dict(self._rejected())
+        more = {step: count - self._before.get(step, 0) for step, count in now.items()}
+        self._before = now
+        self._metrics.rejected(more)
+        self._figures.rejected += sum(more.values())
 
     def _look(self, followed: _Followed) -> None:
         """Read the batches that are new."""

@@ -33,7 +33,6 @@ class Figures:
 
     def done(self, query: str, batch: Batch) -> None:
         self.last[query] = batch
-        self.rejected += sum(batch.rejected.values())
         self.late += batch.late
         self.rows.append((monotonic(), batch.input_rows))
 

@@ -95,12 +95,11 @@ class StoreServer:
     def url(self) -> str:
         return f"http://{self.address}"
 
-    def close(self) -> None:
+    def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()
-        if self._metrics is not None:
-            self._registry.unregister(self._metrics)
+        self._registry.unregister(self._metrics)
 
     def _application(self) -> Starlette:
         routes = [
