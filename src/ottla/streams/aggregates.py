@@ -40,15 +40,19 @@ def aggregate(frame: Frame, node: T.Aggregate, reading: Reading) -> Frame:
     if isinstance(node.how, T.Fold):
         keyed = keyed.where(F.col("value").isNotNull())
     window = node.window
-    if window is None:
-        pass
-    elif _is_of_lists(node):
-        after = F.timestamp_millis(F.unix_millis("timestamp") + 1)
-        kept = poison.late(keyed, after, reading.late, step=node.name, bootstrap=reading.bootstrap)
-        return _of_lists(Frame(kept, frame.key, frame.value), node, window, reading)
-    else:
-        marked = keyed.withWatermark("timestamp", f"{window.grace_ms} milliseconds")
-        keyed = poison.late(marked, last_end(window), reading.late, step=node.name, bootstrap=reading.bootstrap)
+    if window is not None:
+        if not _is_of_lists(node):  # the operators of lists set a watermark of their own
+            keyed = keyed.withWatermark("timestamp", f"{window.grace_ms} milliseconds")
+        keyed = poison.late(
+            keyed,
+            _last_end(window, node),
+            reading.late,
+            step=node.name,
+            bootstrap=reading.bootstrap,
+            record={"key": frame.key.encode(F.col("key")), "value": frame.value.encode(F.col("value"))},
+        )
+        if _is_of_lists(node):
+            return _of_lists(Frame(keyed, frame.key, frame.value), node, window, reading)
     if isinstance(node.how, T.Fold):
         return _folded(Frame(keyed, frame.key, frame.value, signed=frame.signed), node, node.how)
     return _native(Frame(keyed, frame.key, frame.value, signed=frame.signed), node)
@@ -64,12 +68,14 @@ def _is_of_lists(node: T.Aggregate) -> bool:
     return kind == "sliding" or (kind == "session" and not node.final)
 
 
-def last_end(window: Window) -> Column:
-    """When the last window that a record belongs to ends."""
-    if window.kind in ("tumbling", "hopping"):
-        moment = F.unix_millis("timestamp")
-        return F.timestamp_millis(moment - F.pmod(moment, F.lit(window.advance_ms)) + F.lit(window.size_ms))
-    return F.timestamp_millis(F.unix_millis("timestamp") + F.lit(window.size_ms))
+def _last_end(window: Window, node: T.Aggregate) -> Column:
+    """When the last window that a record belongs to ends; of lists, whose watermark has their size, just after it."""
+    moment = F.unix_millis("timestamp")
+    if _is_of_lists(node):
+        return F.timestamp_millis(moment + 1)
+    if window.kind == "session":
+        return F.timestamp_millis(moment + F.lit(window.size_ms))
+    return F.timestamp_millis(moment - F.pmod(moment, F.lit(window.advance_ms)) + F.lit(window.size_ms))
 
 
 def _native(frame: Frame, node: T.Aggregate) -> Frame:

@@ -167,13 +167,14 @@ class App:
 
     def from_df(
         self,
-        make: Callable[[SparkSession], DataFrame],
+        frame: DataFrame | Callable[[SparkSession], DataFrame],
         *,
         key: Serde | None = None,
         value: Serde | None = None,
         name: str | None = None,
     ) -> Stream:
-        """A streaming DataFrame of yours, with columns `key` and `value`, as a stream: a function of the session."""
+        """A streaming DataFrame of yours, with columns `key` and `value`, as a stream; or a function that makes it."""
+        make = frame if callable(frame) else lambda spark: frame
         node = T.Frames(name=self.topology.name("frame", name), change=make, key=key, value=value)
         return Stream(self, self.topology.add(node))
 

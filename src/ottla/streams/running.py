@@ -169,6 +169,13 @@ class Running:
                 return node.key, node.value
         raise PipelineError(f"application {self.app.id} neither reads nor writes a topic {topic!r}")
 
+    @property
+    def http_address(self) -> str:
+        """HOST:PORT at which stores answer."""
+        if self._server is None:
+            raise PipelineError(f'application {self.app.id} does not serve its stores: give it http="HOST:PORT"')
+        return str(self._server.address)
+
     def process_all(self) -> None:
         """Wait until all that is in the topics now has gone through all queries; for tests."""
         for query in self.queries:
@@ -195,7 +202,7 @@ class Running:
             query.stop()
         self.progress.stop()
         if self._server is not None:
-            self._server.stop()
+            self._server.close()
         for store in self._stores.values():
             store.close()
 

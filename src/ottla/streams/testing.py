@@ -61,7 +61,7 @@ class Driver:
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-streams-"))
         self._client = {"bootstrap.servers": bootstrap}
         self._admin = AdminClient(dict(self._client))
-        self._spark = spark or session()
+        self.session = spark or session()
         self._producer = Producer({**self._client, "linger.ms": 0})
         self._read: dict[str, dict[int, int]] = {}
         self._running: Running | None = None
@@ -111,7 +111,7 @@ class Driver:
 
     def start(self) -> Running:
         if self._running is None:
-            self._running = self.app.start(self._spark)
+            self._running = self.app.start(self.session)
         return self._running
 
     def restart(self) -> None:
