@@ -220,3 +220,29 @@ def test_real_time_is_refused_by_the_step_that_forbids_it() -> None:
 def test_a_mistake_in_the_topology_is_named_where_it_is_made(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         build()
+
+
+def test_native_steps_run_in_real_time(ottla_streams: Streams) -> None:
+    app = App("fast", latency="real-time", master="local[2]")
+    names = app.global_table("names")
+    shouts = app.stream("in").filter("value <> 'x'").map_values("upper(value)")
+    shouts.left_join(names, "concat(left, coalesce(right, '?'))", key="key").to("out")
+    driver = ottla_streams(app)
+    driver.send("names", "Ann", key="a")
+    driver.flush()
+    driver.start()
+    for value in ("one", "x", "two"):
+        driver.send("in", value, key="a")
+    driver.flush()
+    assert driver.wait_for("out", 2) == [("a", "ONEAnn"), ("a", "TWOAnn")]
+    driver.send("in", "three", key="b")
+    driver.flush()
+    assert driver.wait_for("out", 1) == [("b", "THREE?")]
+
+
+def test_real_time_needs_a_slot_for_each_partition(ottla_streams: Streams) -> None:
+    app = App("fast", latency="real-time", master="local[2]")
+    app.stream("in").map_values("upper(value)").to("out")
+    driver = ottla_streams(app, partitions=3)
+    with pytest.raises(PipelineError, match=r"a task slot per partition that is read: 3.*has 2.*local\[3\]"):
+        driver.start()

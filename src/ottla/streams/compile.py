@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ottla.pipelines import topics
+from ottla.pipelines import poison, topics
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.serdes import Serde, convert
 from ottla.streams import aggregates, operators, processors, python_stage, steps
@@ -239,10 +239,20 @@ class Compiler:
         else:
             assert node.window is not None
             window = node.window
-            df = operators.stream_stream(
-                left.df, right.df, window.before_ms, window.after_ms, window.grace_ms, node.how
-            )
+            sides = self._in_time(left, node), self._in_time(right, node)
+            df = operators.stream_stream(*sides, window.before_ms, window.after_ms, window.grace_ms, node.how)
         return pair(df, left.key, left.value, right.value)
+
+    def _in_time(self, frame: Frame, node: T.Join) -> DataFrame:
+        """A side of a join without the records that come too late for it; its watermark has the join's window."""
+        return poison.late(
+            frame.df,
+            F.timestamp_millis(F.unix_millis("timestamp") + 1),
+            self._reading.late,
+            step=node.name,
+            bootstrap=self._reading.bootstrap,
+            record={"key": frame.key.encode(F.col("key")), "value": frame.value.encode(F.col("value"))},
+        )
 
     def _lookup(self, frame: Frame, node: T.Lookup) -> Frame:
         table = node.table_node

@@ -181,18 +181,23 @@ class Running:
         for query in self.queries:
             self._watched(query.processAllAvailable)
 
+    def check(self) -> None:
+        """Raise what a query has failed with, if one has."""
+        for query in self.queries:
+            if not query.isActive:
+                self._watched(lambda query=query: query.awaitTermination(0))  # type: ignore[misc]
+
     def wait(self) -> None:
         """Until a query fails, which is raised, or a signal or stop() ends all."""
         ended = threading.Event()
         with _signals(ended.set):
             while not ended.wait(0.2) and not self._stopped.is_set():
-                for query in self.queries:
-                    if not query.isActive:
-                        try:
-                            self._watched(lambda q=query: q.awaitTermination(0))  # type: ignore[misc]
-                        finally:
-                            self.stop()
-                        return
+                if not all(query.isActive for query in self.queries):
+                    try:
+                        self.check()
+                    finally:
+                        self.stop()
+                    return
         self.stop()
 
     def stop(self) -> None:

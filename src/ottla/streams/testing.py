@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -103,10 +104,14 @@ class Driver:
             **more,
         )
 
-    def run(self) -> None:
-        """Let the application take in all that was sent, and give out what it makes of it."""
+    def flush(self) -> None:
+        """Wait until all that was sent is in its topics."""
         if self._producer.flush(TIMEOUT):
             raise PipelineError("the broker of the test did not take the records that were sent")
+
+    def run(self) -> None:
+        """Let the application take in all that was sent, and give out what it makes of it."""
+        self.flush()
         self.start().process_all()
 
     def start(self) -> Running:
@@ -125,6 +130,20 @@ class Driver:
     def records(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> list[Record]:
         """The records that came to a topic since it was last read, by partition and offset, after a run()."""
         self.run()
+        return self._records(topic, key, value)
+
+    def wait_for(self, topic: str, count: int) -> list[tuple[Any, Any]]:
+        """Keys and values of the next records of a topic, as soon as there are so many; for real-time mode."""
+        found: list[Record] = []
+        deadline = time.monotonic() + TIMEOUT
+        while len(found) < count:
+            if time.monotonic() > deadline:
+                raise PipelineError(f"{len(found)} of {count} records came to {topic} within {TIMEOUT:.0f} s: {found}")
+            self.start().check()
+            found += self._records(topic, None, None)
+        return [(record.key, record.value) for record in found]
+
+    def _records(self, topic: str, key: Serde | None, value: Serde | None) -> list[Record]:
         serdes = self._serdes(topic)
         key, value = key or serdes[0], value or serdes[1]
         ends = self._ends(topic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -48,14 +48,14 @@ def ottla_shared_broker() -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def ottla_streams(ottla_shared_broker: BrokerProcess) -> Iterator[Callable[[App], Driver]]:
+def ottla_streams(ottla_shared_broker: BrokerProcess) -> Iterator[Callable[..., Driver]]:
     """Makes drivers of Streams applications, on the session's broker and one Spark session. They end with the test."""
     from ottla.streams.testing import Driver
 
     made: list[Driver] = []
 
-    def make(app: App) -> Driver:
-        made.append(Driver(app, ottla_shared_broker.bootstrap))
+    def make(app: App, **options: Any) -> Driver:
+        made.append(Driver(app, ottla_shared_broker.bootstrap, **options))
         return made[-1]
 
     yield make
