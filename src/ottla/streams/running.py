@@ -20,8 +20,9 @@ from ottla.pipelines import preflight, sink
 from ottla.pipelines import session as sessions
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.explain import explain
+from ottla.pipelines.poison import DeadLetters
 from ottla.pipelines.progress import Progress
-from ottla.pipelines.serdes import Serde, Windowed
+from ottla.pipelines.serdes import Bytes, Serde, Windowed
 from ottla.streams import internal_topics, real_time
 from ottla.streams import topology as T
 from ottla.streams.compile import Compiled, Compiler
@@ -167,6 +168,9 @@ class Running:
         for node in self.app.topology.nodes:
             if isinstance(node, T.Source) and node.reads(topic):
                 return node.key, node.value
+        for policy in (self.app.settings.on_error, self.app.settings.on_late):
+            if isinstance(policy, DeadLetters) and policy.topic == topic:
+                return Bytes, Bytes  # as the records were
         raise PipelineError(f"application {self.app.id} neither reads nor writes a topic {topic!r}")
 
     @property
@@ -207,7 +211,7 @@ class Running:
             query.stop()
         self.progress.stop()
         if self._server is not None:
-            self._server.close()
+            self._server.stop()
         for store in self._stores.values():
             store.close()
 

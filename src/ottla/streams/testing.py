@@ -26,6 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 
 from ottla.pipelines import session as sessions
 from ottla.pipelines.errors import PipelineError
+from ottla.pipelines.poison import DeadLetters
 from ottla.pipelines.serdes import Serde
 from ottla.streams import topology as T
 from ottla.streams.running import Running
@@ -57,7 +58,16 @@ def session() -> SparkSession:
 
 
 class Driver:
-    def __init__(self, app: App, bootstrap: str, spark: SparkSession | None = None, *, partitions: int = 1) -> None:
+    def __init__(
+        self,
+        app: App,
+        bootstrap: str,
+        spark: SparkSession | None = None,
+        *,
+        partitions: int = 1,
+        extra_topics: Sequence[str] = (),
+    ) -> None:
+        """`extra_topics`: further ones to make and delete, as those that the application finds by a pattern."""
         self.app = app
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-streams-"))
         self._client = {"bootstrap.servers": bootstrap}
@@ -67,6 +77,7 @@ class Driver:
         self._read: dict[str, dict[int, int]] = {}
         self._running: Running | None = None
         app.change(bootstrap=bootstrap, state_dir=self._directory, interval_ms=0)
+        self._extra = list(extra_topics)
         self._make_topics(partitions)
 
     def __enter__(self) -> Self:
@@ -192,7 +203,10 @@ class Driver:
         named += [node.topic for node in nodes if isinstance(node, T.Global)]
         named += [node.topic for node in nodes if isinstance(node, T.Sink) and isinstance(node.topic, str)]
         named += [node.topic for node in nodes if isinstance(node, T.Through) and node.topic is not None]
-        return list(dict.fromkeys(named))
+        for policy in (self.app.settings.on_error, self.app.settings.on_late):
+            if isinstance(policy, DeadLetters):
+                named.append(policy.topic)
+        return list(dict.fromkeys([*named, *self._extra]))
 
     def _make_topics(self, partitions: int) -> None:
         there = self._admin.list_topics(timeout=TIMEOUT).topics
