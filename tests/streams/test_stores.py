@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 import sys
 import threading
 from contextlib import contextmanager
@@ -117,10 +118,12 @@ def test_records_that_the_serdes_cannot_read_change_nothing_and_are_counted(ottl
 
 def test_a_restart_goes_on_from_the_file_without_reading_the_topic_again(ottla_shared_broker, tmp_path):
     table = Table(ottla_shared_broker.bootstrap, policy="delete")
-    table.put(("a", "1"), ("b", "1"), partition=1)
+    table.put(("a", "1"), ("b", "1"), (None, "?"), partition=1)
     with table.store(tmp_path) as store:
-        assert store.count() == 2
-    end = TopicPartition(table.name, 1, 2)
+        assert (store.count(), store.rejected) == (2, 1)
+    with table.store(tmp_path) as store:
+        assert (store.count(), store.rejected) == (2, 0)
+    end = TopicPartition(table.name, 1, 3)
     table.admin.delete_records([end])[end].result(30)  # to read again would find nothing
     table.put(("b", None), ("c", "2"), partition=1)
     with table.store(tmp_path) as store:
@@ -143,6 +146,7 @@ def test_look_ups_answer_from_the_file_while_the_broker_is_away(ottla_broker, tm
         ottla_broker.start()
         table.put(("a", "2"))
         wait_until(lambda: store.get("a") == "2")
+        store.wait_until_current()
         assert store.trouble is None
 
 
@@ -357,7 +361,7 @@ def test_damage_that_a_look_up_finds_is_mended_before_it_is_answered(table, tmp_
         assert len(list(store.all())) == 3000
 
 
-def test_readers_of_several_threads_see_whole_batches_while_the_store_is_written(table, tmp_path):
+def test_readers_of_several_threads_see_what_the_topic_said_at_some_moment_while_the_store_is_written(table, tmp_path):
     table.put(("a", "0"), ("b", "0"), partition=0)
     wrong, stop = [], threading.Event()
 
@@ -394,6 +398,32 @@ def test_an_answer_that_is_being_read_does_not_change_and_holds_nobody_up(table,
         store.wait_until_current()
         assert store.get("0999") == "new"
         assert {value for _, value in answer} == {"old"}
+
+
+KILLED = """
+import sys, time
+from ottla.pipelines.serdes import Text
+from ottla.streams.stores import Store
+store = Store("S", sys.argv[1], Text, Text, bootstrap=sys.argv[2], directory=sys.argv[3])
+while store.count() < 1:
+    time.sleep(0.001)
+print("reads", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_a_store_that_the_next_one_completes(table, tmp_path):
+    expected = {f"key-{number % 700:03}": str(number) for number in range(30_000)}
+    for number in range(30_000):
+        table.producer.produce(table.name, str(number), f"key-{number % 700:03}")
+    assert table.producer.flush(30) == 0
+    words = [sys.executable, "-c", KILLED, table.name, table.bootstrap, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "reads\n"
+        process.kill()
+    with table.store(tmp_path) as store:
+        assert dict(store.all()) == expected
+        assert store.rejected == 0
 
 
 Change = st.tuples(st.binary(max_size=2), st.none() | st.binary(max_size=3))
