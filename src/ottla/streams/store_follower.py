@@ -166,6 +166,7 @@ class Follower:
             self._file.remake()
             self._damaged.clear()  # only now: what readers have found meanwhile was the old file
         topic_id, partitions = self._cluster.topic(self.topic, PATIENCE)
+        self.trouble = None
         offsets = self._file.begin(topic_id)
         self._last_end = self._file.last_end() or 0
         rebuilt = self._offsets(partitions, "latest", PATIENCE) if self.rebuilding else {}
@@ -188,7 +189,7 @@ class Follower:
                     self._doubt.clear()
                     if self._cluster.topic(self.topic, PATIENCE) != (topic_id, partitions):
                         raise _LookAgain
-                    looked = monotonic()
+                    self.trouble, looked = None, monotonic()
                 self._hear_ends(consumer, assigned)
         finally:
             consumer.close()
