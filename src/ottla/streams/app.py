@@ -13,7 +13,9 @@ query, and the files of its stores.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from ottla.pipelines import poison, topics
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.serdes import Serde, Text
+from ottla.pipelines.state_directory import DEFAULT, StateDirectory
 from ottla.streams import topology as T
 from ottla.streams.functions import Expression
 from ottla.streams.plan import Plan, plan
@@ -50,12 +53,25 @@ class Settings:
     max_per_batch: int | None = 1_000_000  # records, over all partitions
     on_error: poison.Policy = poison.fail
     on_late: poison.Policy = poison.skip
-    state_dir: Path = Path("data/streams")
+    state_dir: Path = DEFAULT
     master: str = "local[*]"
     partitions: int | None = None  # of the state; None: as many as the machine has cores
     http: str | None = None  # where stores answer over HTTP
     kafka: Mapping[str, str] = field(default_factory=dict)  # of all Kafka clients, as security
     spark: Mapping[str, str] = field(default_factory=dict)
+
+
+_not_now: ContextVar[str | None] = ContextVar("not_now", default=None)
+
+
+@contextmanager
+def not_to_be_started(refusal: str) -> Iterator[None]:
+    """While a file is loaded, its applications are made and not started; an attempt is answered with `refusal`."""
+    token = _not_now.set(refusal)
+    try:
+        yield
+    finally:
+        _not_now.reset(token)
 
 
 class App:
@@ -72,15 +88,14 @@ class App:
         max_per_batch: int | None = 1_000_000,
         on_error: poison.Policy = poison.fail,
         on_late: poison.Policy = poison.skip,
-        state_dir: str | Path = "data/streams",
+        state_dir: str | Path = DEFAULT,
         master: str = "local[*]",
         partitions: int | None = None,
         http: str | None = None,
         kafka: Mapping[str, str] | None = None,
         spark: Mapping[str, str] | None = None,
     ) -> None:
-        if not ID.fullmatch(id):
-            raise PipelineError(f"{id!r} is no application id: use letters, digits, '.', '_' and '-', at most 150")
+        self.rename(id)
         for name, given, legal in (
             ("delivery", delivery, ("at_least_once", "exactly_once")),
             ("latency", latency, ("micro-batch", "real-time")),
@@ -106,6 +121,12 @@ class App:
         )
         self._key, self._value = key, value
         self._running: Running | None = None
+
+    def rename(self, id: str) -> None:
+        """Another id: another group, other internal topics, another state."""
+        if not ID.fullmatch(id):
+            raise PipelineError(f"{id!r} is no application id: use letters, digits, '.', '_' and '-', at most 150")
+        self.id = id
 
     def change(self, **settings: object) -> None:
         """Other settings than those given at first, as the command line does."""
@@ -219,13 +240,15 @@ class App:
     # -- running -------------------------------------------------------------------------------------------------
 
     @property
-    def directory(self) -> Path:
-        return self.settings.state_dir / self.id
+    def state(self) -> StateDirectory:
+        return StateDirectory(self.settings.state_dir, self.id)
 
     def start(self, spark: SparkSession | None = None, *, console: bool = False) -> Running:
         """Start all queries, and return."""
         from ottla.streams.running import Running
 
+        if (refusal := _not_now.get()) is not None:
+            raise PipelineError(refusal)
         if self._running is not None and self._running.is_active:
             raise PipelineError(f"application {self.id} runs already")
         self._running = Running(self, spark, console=console)

@@ -125,7 +125,7 @@ class Compiler:
                 node.key,
                 node.value,
                 node.name,
-                node.start,
+                self._reading.start(node),
             )
             if node.timestamp is not None:
                 with saying(f"the timestamp of {node.name}"):
@@ -135,7 +135,8 @@ class Compiler:
         if node not in self._serdes:
             raise PipelineError(f"{node.name} is read before it is written; this is a bug")
         key, value = self._serdes[node]
-        df = self._topics([self._plan.topic_of(node)], key, value, node.name, "earliest")
+        topic = self._plan.topic_of(node)
+        df = self._topics([topic], key, value, node.name, self._reading.start_of(topic))
         if node in self._signed:
             sign = F.filter("headers", lambda header: header["key"] == SIGN)[0]["value"].cast("string").cast("int")
             return Frame(df.withColumn("sign", sign), key, value, signed=True)

@@ -23,6 +23,7 @@ from ottla.pipelines.explain import explain
 from ottla.pipelines.poison import DeadLetters
 from ottla.pipelines.progress import Progress
 from ottla.pipelines.serdes import Bytes, Serde, Windowed
+from ottla.pipelines.state_directory import Offsets
 from ottla.streams import internal_topics, real_time
 from ottla.streams import topology as T
 from ottla.streams.compile import Compiled, Compiler
@@ -42,12 +43,21 @@ class Running:
         if settings.latency == "real-time":
             real_time.check(self.plan, settings.delivery)
         self._partitions = self._preflight(self.plan)
+        self._lock = app.state.lock()
+        try:
+            self._begin(spark, console)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin(self, spark: SparkSession | None, console: bool) -> None:
+        app, settings = self.app, self.app.settings
         self.spark = spark or sessions.session(_session(app))
         if settings.latency == "real-time":
             needed = real_time.slots_needed(self.plan.queries, self._partitions)
             real_time.check_slots(needed, self.spark.sparkContext.defaultParallelism, settings.master)
         internal_topics.create(self.plan, self._partitions, _client(settings))
-        self._compiler = Compiler(self.spark, self.plan, _reading(settings))
+        self._compiler = Compiler(self.spark, self.plan, _reading(settings, app.state.starts()))
         compiled = self._compiler.compile()
         self.progress = Progress(app.id, settings.bootstrap, console=console, client=settings.kafka)
         self._stores: dict[str, Store] = {}
@@ -85,7 +95,7 @@ class Running:
     def _start(self, compiled: Compiled) -> StreamingQuery:
         app, settings, query = self.app, self.app.settings, compiled.query
         name = f"{app.id}-{query.name}"
-        checkpoint = app.directory.absolute() / "checkpoints" / query.name
+        checkpoint = app.state.checkpoints.absolute() / query.name
         self._claim(str(checkpoint), query)
         trigger = _trigger(settings)
         if isinstance(query.outputs[0], T.Foreach):
@@ -134,7 +144,7 @@ class Running:
                 value,
                 kind,  # type: ignore[arg-type]
                 bootstrap=settings.bootstrap,
-                directory=self.app.directory / "stores",
+                directory=self.app.state.stores,
                 size_ms=window.size_ms if window else 0,
                 grace_ms=window.grace_ms if window else 0,
                 client=settings.kafka,
@@ -214,6 +224,7 @@ class Running:
             self._server.stop()
         for store in self._stores.values():
             store.close()
+        self._lock.release()
 
     def _watched(self, action: Callable[[], Any]) -> None:
         try:
@@ -235,7 +246,7 @@ def _session(app: App) -> sessions.Settings:
     return sessions.Settings(master=settings.master, name=app.id, extra=extra)
 
 
-def _reading(settings: Settings) -> Reading:
+def _reading(settings: Settings, starts: Offsets | None = None) -> Reading:
     return Reading(
         bootstrap=settings.bootstrap,
         max_per_batch=settings.max_per_batch if settings.latency == "micro-batch" else None,
@@ -243,6 +254,7 @@ def _reading(settings: Settings) -> Reading:
         options=settings.kafka,
         poisoned=settings.on_error,
         late=settings.on_late,
+        starts=starts or {},
     )
 
 
