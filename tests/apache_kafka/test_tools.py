@@ -80,6 +80,24 @@ GROUPS = [
     "kafka-consumer-groups --delete --group nobody",
     "kafka-consumer-groups --validate-regex a.*",
 ]
+STREAMS = [
+    f"kafka-streams-application-reset --application-id {words}"
+    for words in (
+        "other --input-topics t --intermediate-topics u --to-offset 1",
+        "other --input-topics t --shift-by 1 --dry-run",
+        "other --input-topics t --shift-by -7 --dry-run",
+        "app --dry-run",
+        "app --input-topics t,nobody --intermediate-topics u,gone --dry-run",
+        "app --input-topics nobody --dry-run",
+        "app --input-topics t --to-latest --dry-run",
+        "app --input-topics t --to-offset 30 --internal-topics app-x-changelog --dry-run",
+        "app --input-topics t --from-file both.csv --dry-run",
+        "app --input-topics t --to-datetime 2099-01-01T00:00:00.000 --dry-run",
+        "app --input-topics t --by-duration P1D --dry-run",
+        "app --input-topics t --shift-by 2 --dry-run --force --config-file empty",
+        "app --input-topics t --to-earliest --dry-run --command-config empty",
+    )
+]
 QUOTAS = [
     "kafka-configs --describe --entity-type users",
     "kafka-configs --describe --entity-type clients",
@@ -96,6 +114,8 @@ def compare(commands: list[str], bootstrap: str, node: int, directory: Path) -> 
     """Every command prints the same lines, and has the same status, whoever's tool it is."""
     topics = {"topics": [{"topic": "t"}], "version": 1}
     (directory / "plan.csv").write_text("t,0,1\n")
+    (directory / "both.csv").write_text("t,0,1\nt,1,100\n")
+    (directory / "empty").write_text("")
     (directory / "topics.json").write_text(json.dumps(topics))
     partitions = [{"topic": "t", "partition": index, "replicas": [node]} for index in range(2)]
     (directory / "reassign.json").write_text(json.dumps({"partitions": partitions, "version": 1}))
@@ -118,9 +138,9 @@ def _options_first(command: str) -> str:
 
 def _trimmed(lines: list[str]) -> list[str]:
     """Without empty lines at the end, and without requests that the broker does not serve, of which Kafka's tool knows
-    more; a topic's configs, the credentials of users and new offsets, which it shows in no order, sorted."""
+    more; a topic's configs, the credentials of users, offsets, which it shows in no order, sorted."""
     lines = [line.removesuffix(",") for line in lines if "): UNSUPPORTED" not in line]
-    if any(line.startswith("SCRAM ") or line.endswith("NEW-OFFSET") for line in lines):
+    if any(line.startswith(("SCRAM ", "Topic: ")) or line.endswith("NEW-OFFSET") for line in lines):
         lines = sorted(filter(None, lines))
     text = re.sub(
         r"(?<=\tConfigs: )\S+", lambda found: ",".join(sorted(found[0].split(","))), "\n".join(lines).rstrip("\n")
@@ -152,6 +172,17 @@ def compare_transactions(bootstrap: str, node: int, directory: Path) -> None:
     assert tool.works("forceTerminateTransaction --transactionalId open") == []
     with pytest.raises(KafkaException):
         producer.commit_transaction(30)
+
+
+def compare_streams(bootstrap: str, node: int, directory: Path) -> None:
+    topics = Tool("kafka-topics", bootstrap)
+    own, not_own = "app-x-changelog", "app-topic"
+    for name in (own, not_own):
+        topics.works(f"--create --topic {name} --partitions 1 --replication-factor 1")
+    compare(STREAMS, bootstrap, node, directory)
+    Tool("kafka-streams-application-reset", bootstrap).works("--application-id app")
+    assert own not in (left := topics.works("--list"))
+    assert not_own in left
 
 
 @contextmanager
@@ -196,6 +227,7 @@ def test_of_an_ottla_broker(ottla_broker: BrokerProcess, tmp_path: Path) -> None
     compare([*COMMANDS, "kafka-features describe", "kafka-broker-api-versions"], ottla_broker.bootstrap, 0, tmp_path)
     with consumers(ottla_broker.bootstrap):
         compare(GROUPS, ottla_broker.bootstrap, 0, tmp_path)
+    compare_streams(ottla_broker.bootstrap, 0, tmp_path)
     compare_transactions(ottla_broker.bootstrap, 0, tmp_path)
 
 
@@ -215,6 +247,7 @@ def test_of_an_apache_kafka(tmp_path: Path) -> None:
         compare([*COMMANDS, *QUOTAS], kafka.bootstrap, 1, tmp_path)
         with consumers(kafka.bootstrap):
             compare(GROUPS, kafka.bootstrap, 1, tmp_path)
+        compare_streams(kafka.bootstrap, 1, tmp_path)
         compare_transactions(kafka.bootstrap, 1, tmp_path)
         configs.works("--alter --user bob --delete-config SCRAM-SHA-512")
         configs.works("--alter --user bob --delete-config controller_mutation_rate")

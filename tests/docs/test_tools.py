@@ -10,7 +10,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text()
 
 
 def _row(name: str, line: str) -> str:
-    scripts = ", ".join(f"`{script}`" for script, command in SCRIPTS.items() if command == name)
+    scripts = ", ".join(f"`{script}`" for script, command in SCRIPTS.items() if command.split()[0] == name)
     return f"| `ottla {name}` | {scripts} | {line} |"
 
 

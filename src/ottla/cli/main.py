@@ -31,6 +31,7 @@ COMMANDS = {
     "consumer-groups": "Show groups of consumers, and change their offsets.",
     "consumer-perf-test": "Measure how fast records can be consumed.",
     "delete-records": "Delete the records of partitions before certain offsets.",
+    "demo": "Count words on Spark, as somebody types them.",
     "doctor": "Check this host against the advice for brokers.",
     "dump-log": "Show what lies in the files of a log.",
     "e2e-latency": "Measure how long a record takes from producer to consumer.",
@@ -47,6 +48,7 @@ COMMANDS = {
     "run-class": "Run a command by the name of Kafka's class.",
     "server-start": "Run a broker, in the background if wanted.",
     "server-stop": "Stop the brokers of this user.",
+    "streams": "Run stream applications, describe and reset them.",
     "topics": "List, describe, create, alter and delete topics.",
     "transactions": "Show transactions, and end those that hang.",
     "up": "Run the platform on this machine, with its embedded defaults.",
@@ -100,9 +102,19 @@ def run(arguments: list[str] | None = None) -> int:
 
 def run_by_kafka_name(script: str, arguments: list[str] | None = None) -> int:
     """The same by the name of a script of Kafka's, with or without `.sh`."""
-    command = ottla.get_command(click.Context(ottla), SCRIPTS[script.removesuffix(".sh")])
-    assert command is not None
+    command = command_of(SCRIPTS[script.removesuffix(".sh")])
     return _run(command, arguments, script, Invocation(by_kafka_name=True))
+
+
+def command_of(words: str) -> click.Command:
+    """The command that these words name: `topics`, `streams reset`."""
+    command: click.Command = ottla
+    for word in words.split():
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None
+        command = found
+    return command
 
 
 def _run(command: click.Command, arguments: list[str] | None, name: str, invocation: Invocation) -> int:

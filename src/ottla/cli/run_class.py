@@ -36,11 +36,11 @@ def command(ctx: click.Context, /, name: str, words: tuple[str, ...], daemon: bo
 
     What follows the class belongs to the command; `CLASS --help` is its help.
     """
-    from ottla.cli.main import ottla
+    from ottla.cli.main import command_of
 
-    target = ottla.get_command(ctx, CLASSES[name]) if name in CLASSES else None
-    if target is None:
+    if name not in CLASSES:
         raise Failure(_unknown(name))
+    target = command_of(CLASSES[name])
     first = list(FIRST_WORDS.get(name, []))
     if daemon:
         if CLASSES[name] != "server-start":

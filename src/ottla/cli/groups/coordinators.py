@@ -25,6 +25,7 @@ from ottla.protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     FindCoordinatorRequest,
+    LeaveGroupRequest,
     ListGroupsRequest,
     OffsetDeleteRequest,
 )
@@ -140,6 +141,18 @@ class Coordinators:
             (topic.name, one.partition_index): one.error_code for topic in reply.topics for one in topic.partitions
         }
         return reply.error_code, codes
+
+    def remove(self, group: Described) -> None:
+        """Make all members leave the group, as if they had said so themselves."""
+        leaving = LeaveGroupRequest.Member
+        members = [leaving(member_id=one.id, group_instance_id=one.instance_id) for one in group.members]
+        connection = self._cluster.broker(self._coordinator(group.group))
+        request = LeaveGroupRequest(group_id=group.group, members=members)
+        reply = self._settled(lambda: connection.call(request), lambda reply: reply.error_code)
+        codes = [reply.error_code, *(one.error_code for one in reply.members)]
+        for code in codes:
+            if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):  # the latter has gone meanwhile
+                raise Failure(f"group {group.group}: {error_text(code)}")
 
     def _coordinator(self, group: str) -> int:
         def ask() -> Any:

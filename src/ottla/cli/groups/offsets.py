@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -76,16 +76,21 @@ class Offsets:
         listed = self._listed(partitions, _specs().latest())
         return {partition: end if isinstance(end, int) else None for partition, end in listed.items()}
 
-    def at(self, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
+    def at(self, partitions: Sequence[Partition], timestamp: int) -> dict[Partition, int]:
         """The first offset at or after a time; the end of the log where there is none, which is told."""
-        found = _known(self._listed(partitions, _specs().for_timestamp(timestamp)))
-        late = [partition for partition, offset in found.items() if offset < 0]
+        found = self.first_at(partitions, timestamp)
+        late = [partition for partition in partitions if partition not in found]
         for topic, number in late:
             click.echo(
                 f"\nWarn: Partition {number} from topic {topic} is empty. Falling back to latest known offset.",
                 err=True,
             )
         return {**found, **self.ends(late)}
+
+    def first_at(self, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
+        """The first offset at or after a time, of the partitions that have one."""
+        found = _known(self._listed(partitions, _specs().for_timestamp(timestamp)))
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def _listed(self, partitions: Iterable[Partition], spec: Any) -> dict[Partition, Any]:
         """Offsets by partition, or the error that came in place of one."""
