@@ -1,6 +1,7 @@
 # make up     set up, then run the platform: broker on localhost:9092, data in ./data; Ctrl-C stops it
 # make setup  virtual environment and packages; afterwards .venv/bin/ottla works, and the examples run
 # make spark  set up what pipelines need besides: PySpark (435 MB), Java, Spark's Kafka connector, our Scala classes
+# make demo   set up all of it, then show it: a broker, and the word count on Spark, with counts as they change
 # make test   set up everything that tests need, then lint, types, layers and tests
 # make bench  ottla and Apache Kafka side by side
 # make clean  remove what was made (not ./data)
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := pyproject.toml constraints.txt
 
-.PHONY: up setup spark test lint bench clean
+.PHONY: up setup spark demo test lint bench clean
 
 up: setup
 	@exec $(BIN)/ottla up
@@ -25,6 +26,9 @@ $(VENV)/.runs: $(PACKAGES) scripts/venv.sh
 spark: $(VENV)/.streams
 	@scripts/packages.sh $${JAVA_HOME:-java}:default-jre-headless mvn:maven
 	@$(BIN)/python -m ottla.pipelines.prepare
+
+demo: spark
+	@exec $(BIN)/ottla demo
 
 $(VENV)/.streams: $(PACKAGES) scripts/venv.sh
 	@PYTHON="$(PYTHON)" scripts/venv.sh $(VENV) '.[tools,examples,services,spark]'

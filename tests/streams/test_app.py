@@ -147,7 +147,7 @@ def test_a_checkpoint_of_another_application_is_refused(ottla_streams: Streams) 
     other = App("second")
     other.stream("in").to("out", name="copy")
     other.change(bootstrap=app.settings.bootstrap, state_dir=app.settings.state_dir)
-    app.directory.rename(other.directory)
+    app.state.path.rename(other.state.path)
     with pytest.raises(PipelineError, match=r"application first.*application second"):
         other.start(driver.session)
 

@@ -36,6 +36,23 @@ def spark() -> Iterator[SparkSession]:
     close()
 
 
+@pytest.fixture(scope="session")
+def spark_can_start() -> None:
+    """For tests that start Spark in a process of their own."""
+    try:
+        from ottla.pipelines import jars
+        from ottla.pipelines.errors import PipelineError
+        from ottla.pipelines.requirements import java, spark_home
+    except ImportError as error:
+        _without(str(error))
+    try:
+        java()
+        spark_home()
+        jars.all_jars()
+    except PipelineError as error:
+        _without(str(error))
+
+
 def _without(reason: str) -> None:
     if os.environ.get("CI"):
         pytest.fail(f"in CI the tests with Spark must run: {reason}")

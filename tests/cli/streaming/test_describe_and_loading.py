@@ -96,11 +96,6 @@ def test_of_several_applications_one_is_chosen(streams, file) -> None:
         ("import json\njson.loads('{')\n", 1, ["line 2, in <module>", "json.loads('{')", "JSONDecodeError"]),
         ("raise SystemExit(3)\n", 1, ["ends Python when it is imported (status 3)"]),
         (
-            "from pyspark.sql import functions as F\nF.upper('value')\n",
-            1,
-            ["line 2", "There is no Spark yet: write the column as text, or as native(lambda"],
-        ),
-        (
             "from ottla.streams import App\napp = App('a')\napp.stream('in').to('out')\napp.run()\n",
             1,
             [", line 4: it runs when its file is imported: put that under if __name__ == '__main__':"],
@@ -117,6 +112,15 @@ def test_what_is_wrong_with_a_file_is_said(streams, file, text: str, status: int
         assert words in error
     frames = [line for line in said.err if line.startswith('  File "')]
     assert all(str(path) in line for line in frames), error  # nothing of Python's, ottla's or other packages' own
+
+
+def test_a_column_that_is_made_before_spark_is_there_is_explained(file) -> None:
+    path = file("from pyspark.sql import functions as F\nF.upper('value')\n")
+    words = [sys.executable, "-m", "ottla.cli", "streams", "describe", str(path)]  # here, there may be one
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "line 2" in done.stderr
+    assert "There is no Spark yet: write the column as text, or as native(lambda" in done.stderr
 
 
 def test_a_file_that_is_not_there_is_named(streams, tmp_path) -> None:
