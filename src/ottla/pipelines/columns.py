@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import Column
+from pyspark.sql import Column, functions
 from pyspark.sql.types import DataType
 
 from ottla.pipelines.errors import PipelineError
@@ -20,6 +20,12 @@ def call(function: str, result: str, *arguments: Column) -> Column:
 def json(method: str, type: DataType, raw: Column) -> Column:
     """JsonReader's `read` (bytes to a value of the type) or `why` (what does not fit, else null)."""
     return from_java(_columns().json(method, type.json(), to_java(raw)))
+
+
+def avro(method: str, schema: str, type: DataType, column: Column) -> Column:
+    """AvroCodec's `read` (bytes to a value of the type), `why` (what does not fit, else null) or `write`."""
+    argument = functions.struct(column) if method == "write" else column
+    return from_java(_columns().avro(method, schema, type.json(), to_java(argument)))
 
 
 def dear(column: Column) -> Column:

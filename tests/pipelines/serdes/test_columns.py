@@ -159,7 +159,7 @@ def test_columns_and_python_agree_on_values(spark: SparkSession, values: dict[Se
         assert set(why) <= {None}
         assert [serde.loads(data) for data in encoded[: len(some)]] == some, serde.name
         assert not any(cell is not None for cell in decoded[len(some) :] + encoded[len(some) :]), serde.name
-        if serde not in (Json, MIXED, Windowed(Json, session=True)) and serde is not RECORD:
+        if serde not in (Json, MIXED, Windowed(Json, session=True)):
             assert encoded[: len(some)] == [serde.dumps(value) for value in some]
 
 
@@ -198,6 +198,25 @@ def test_columns_and_python_agree_on_bytes_that_do_not_fit(spark: SparkSession, 
                 assert repr(serde.to_python(cell)) == repr(value), (serde.name, raw)
             else:
                 assert cell is None
+
+
+def changed(data: bytes, place: int, byte: int) -> bytes:
+    place %= len(data)
+    return data[:place] + bytes([byte]) + data[place + 1 :]
+
+
+@QUIET
+@given(st.lists(st.builds(changed, record.map(RECORD.dumps), st.integers(0, 99), st.integers(0, 255)), max_size=60))
+def test_avro_that_a_byte_was_changed_in_is_told_or_read_as_python_reads_it(
+    spark: SparkSession, raws: list[bytes]
+) -> None:
+    raw = F.col("raw")
+    chosen = RECORD.decode(raw).alias("value"), RECORD.misfit(raw, RECORD.decode(raw)).alias("why")
+    got = columns(spark, {"raw": (raws, pa.binary())}).select(*chosen).toArrow()
+    for data, cell, reason in zip(raws, got.column("value").to_pylist(), got.column("why").to_pylist()):
+        assert (cell is None) == (reason is not None)
+        if cell is not None:
+            assert repr(RECORD.to_python(cell)) == repr(RECORD.loads(data))
 
 
 MISFITS = {

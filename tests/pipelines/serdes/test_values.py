@@ -36,6 +36,8 @@ from ottla.pipelines.serdes import (
 
 QUOTE = Json("symbol string, ask double, sizes array<int>")
 RECORD = {"type": "record", "name": "Quote", "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": "string"}]}
+TIME = {"type": "int", "logicalType": "time-millis"}
+UUID = {"type": "string", "logicalType": "uuid"}
 START = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 EVERY = [Bytes, Text, Short, Int, Long, Float, Double, Bool, Json, QUOTE, Avro(RECORD), Windowed(Text)]
 
@@ -140,6 +142,15 @@ def test_values_that_do_not_fit_are_refused_with_the_reason(serde: Serde, value:
     assert why in str(error.value)
     with pytest.raises(ValueError):
         serde.from_python(value)
+
+
+def test_avros_other_logical_types_are_what_is_below_them() -> None:
+    serde = Avro(
+        {"type": "record", "name": "T", "fields": [{"name": "at", "type": TIME}, {"name": "id", "type": UUID}]}
+    )
+    assert serde.type.simpleString() == "struct<at:int,id:string>"
+    value = {"at": 5, "id": "not even one"}
+    assert serde.loads(serde.dumps(value)) == value
 
 
 def test_annotations_and_types_have_a_serde() -> None:

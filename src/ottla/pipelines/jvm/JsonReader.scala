@@ -18,6 +18,20 @@ class Misfit(val found: String, val places: List[String] = Nil) extends RuntimeE
   override def getMessage: String = if (places.isEmpty) found else places.mkString(".") + ": " + found
 }
 
+/** Dates and times of the years 1 to 9999: Python has no others, and Spark none that it could show. */
+object Years {
+  private val (leastDay, mostDay) = (-719162, 2932896)
+  private val (least, most) = (leastDay * 86400000000L, (mostDay + 1) * 86400000000L)
+
+  def date(day: Int): Int = if (day < leastDay || day > mostDay) throw new Misfit(s"$day days is no date") else day
+
+  /** In microseconds, from a number of units of so many. */
+  def time(number: Long, micros: Long): Long = {
+    if (number < least / micros || number >= most / micros) throw new Misfit(s"$number is no time")
+    number * micros
+  }
+}
+
 /** Bytes of JSON to a value of a Spark type, in one pass and strictly: Spark's from_json takes a number for a text, the
   * first of several values, and what does not fit for null. Here a field may be absent or null (unless NOT NULL),
   * fields that the type does not have are passed over, and everything else that does not fit makes the record a misfit,
@@ -77,7 +91,7 @@ object JsonReader {
 
   private def told(fault: Throwable): String = fault match {
     case json: JsonProcessingException =>
-      val words = json.getOriginalMessage.replaceAll(" \\(start marker at .*\\)", "") // of a source that it does not show
+      val words = json.getOriginalMessage.replaceAll(" \\(start marker at .*\\)", "") // a place in a source not shown
       s"$words at byte ${json.getLocation.getByteOffset}"
     case other => other.getMessage
   }
@@ -103,18 +117,22 @@ object JsonReader {
     case decimal: DecimalType => parser =>
       if (!parser.currentToken.isNumeric) misfit(parser, dataType)
       val number: BigDecimal = parser.getDecimalValue.stripTrailingZeros
-      if (number.scale > decimal.scale || number.precision - number.scale > decimal.precision - decimal.scale) misfit(parser, dataType)
+      val whole = number.precision - number.scale
+      if (number.scale > decimal.scale || whole > decimal.precision - decimal.scale) misfit(parser, dataType)
       Decimal(number, decimal.precision, decimal.scale)
     case BinaryType => parser => parsed(parser, dataType)(written => Base64.getDecoder.decode(written))
-    case DateType => parser => parsed(parser, dataType)(written => DateTimeUtils.stringToDate(UTF8String.fromString(written)).get)
+    case DateType => parser =>
+      parsed(parser, dataType)(written => Years.date(DateTimeUtils.stringToDate(UTF8String.fromString(written)).get))
     case TimestampType => parser =>
-      parsed(parser, dataType)(written => DateTimeUtils.stringToTimestamp(UTF8String.fromString(written), UTC).get)
+      parsed(parser, dataType)(written =>
+        Years.time(DateTimeUtils.stringToTimestamp(UTF8String.fromString(written), UTC).get, 1L))
     case ArrayType(element, containsNull) =>
       val reader = readerOf(element)
       parser => {
         if (parser.currentToken != START_ARRAY) misfit(parser, dataType)
         val values = new ArrayBuffer[Any]
-        while (parser.nextToken() != END_ARRAY) values += at(s"[${values.size}]")(required(reader(parser), containsNull))
+        while (parser.nextToken() != END_ARRAY)
+          values += at(s"[${values.size}]")(required(reader(parser), containsNull))
         new GenericArrayData(values.toArray)
       }
     case MapType(StringType, element, containsNull) =>

@@ -18,8 +18,8 @@ import org.apache.spark.util.LongAccumulator
 /** A record that a step cannot take, and the policy is to fail; explain.py finds the message in Spark's. */
 class Rejected(message: String) extends RuntimeException(message)
 
-/** What happens to a record that a step cannot take: the query fails, or the record is counted and left out, and sent to
-  * a topic of dead letters where there is one. The filter of poison.py calls it for such records only.
+/** What happens to a record that a step cannot take: the query fails, or the record is counted and left out, and sent
+  * to a topic of dead letters where there is one. The filter of poison.py calls it for such records only.
   *
   * A record is the struct (topic, partition, offset, timestamp, key, value, headers); each may be null. */
 case class Rejector(step: String, fails: Boolean, letters: Option[LetterBox], count: LongAccumulator) {
@@ -56,8 +56,8 @@ object Rejector {
 /** Where dead letters go. */
 case class LetterBox(topic: String, options: SinkOptions)
 
-/** Sends dead letters in the executors. Those of a task are acknowledged before it is done, and one that cannot be written
-  * fails it: it is run again, and sends all of them again. */
+/** Sends dead letters in the executors. Those of a task are acknowledged before it is done, and one that cannot be
+  * written fails it: it is run again, and sends all of them again. */
 object DeadLetters {
   private val tasks = new ConcurrentHashMap[Long, TaskLetters]
 
@@ -79,13 +79,14 @@ class TaskLetters extends Callback {
   @volatile private var failed: SinkFailure = _
   private var options: SinkOptions = _
 
-  def send(box: LetterBox, step: String, reason: UTF8String, kind: UTF8String, record: InternalRow): Unit = synchronized {
-    if (failed != null) throw failed
-    OutputTopics.check(box.topic, 0, box.options)
-    options = box.options
-    val shared = producers.computeIfAbsent(box.options, SharedProducers.take(_))
-    shared.producer.send(letter(box.topic, step, reason, kind, record), this)
-  }
+  def send(box: LetterBox, step: String, reason: UTF8String, kind: UTF8String, record: InternalRow): Unit =
+    synchronized {
+      if (failed != null) throw failed
+      OutputTopics.check(box.topic, 0, box.options)
+      options = box.options
+      val shared = producers.computeIfAbsent(box.options, SharedProducers.take(_))
+      shared.producer.send(letter(box.topic, step, reason, kind, record), this)
+    }
 
   override def onCompletion(at: RecordMetadata, error: Exception): Unit =
     if (error != null && failed == null) failed = SinkFailure.of(error, Option(at).map(_.topic).orNull, options)
@@ -107,26 +108,35 @@ class TaskLetters extends Callback {
       }
 
   private def letter(topic: String, step: String, reason: UTF8String, kind: UTF8String, record: InternalRow) = {
-    val headers = TaskLetters.columns.headersOf(record) match {
+    import TaskLetters.columns
+    val headers = columns.headersOf(record) match {
       case null => new java.util.ArrayList[Header]
       case given => given
     }
-    def add(name: String, text: String): Unit = headers.add(new RecordHeader(s"ottla.error.$name", text.getBytes(UTF_8)))
+    def add(name: String, text: String): Unit =
+      headers.add(new RecordHeader(s"ottla.error.$name", text.getBytes(UTF_8)))
     add("reason", reason.toString)
     add("exception", kind.toString)
     add("step", step)
     if (!record.isNullAt(0)) add("topic", record.getUTF8String(0).toString)
     if (!record.isNullAt(1)) add("partition", record.getInt(1).toString)
     if (!record.isNullAt(2)) add("offset", record.getLong(2).toString)
-    val timestamp = TaskLetters.columns.timestampOf(record)
+    val timestamp = columns.timestampOf(record)
     if (timestamp != null) add("timestamp", timestamp.toString)
     val time = if (timestamp == null || timestamp < 0) null else timestamp
-    new ProducerRecord(topic, null, time, TaskLetters.columns.keyOf(record), TaskLetters.columns.valueOf(record), headers)
+    new ProducerRecord(topic, null, time, columns.keyOf(record), columns.valueOf(record), headers)
   }
 }
 
 object TaskLetters {
-  private val columns = Columns(
-    fixedTopic = None, topic = 0, partition = 1, key = 4, keyIsText = false, value = 5, valueIsText = false, headers = 6,
+  private[ottla] val columns = Columns(
+    fixedTopic = None,
+    topic = 0,
+    partition = 1,
+    key = 4,
+    keyIsText = false,
+    value = 5,
+    valueIsText = false,
+    headers = 6,
     timestamp = 3)
 }

@@ -1,26 +1,22 @@
 """Avro with a given schema: the bare binary form of one value, without a container or a registry's prefix.
 
-Spark 4.2 has no Avro of its own, so fastavro reads and writes it in Python workers, a batch of Arrow at a time.
+Spark 4.2 has no Avro of its own: jvm/AvroCodec.scala reads and writes it for columns, fastavro for Python.
 
     null, boolean, int, long, float, double, bytes, string, array, map, record   the Spark type of that name
     enum → string    fixed → binary    [null, T] → nullable T    [int, long] → bigint    [float, double] → double
-    date, timestamp-millis, timestamp-micros, decimal, uuid (string): the logical type
+    date, timestamp-millis, timestamp-micros, decimal: the logical type    other logical types: what is below them
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -39,6 +35,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ottla.pipelines import columns
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.serdes.base import Serde, shown
 from ottla.pipelines.serdes.cells import Change, fitter, nullable, opener
@@ -59,6 +56,7 @@ LOGICAL: dict[tuple[str, str], DataType] = {
     ("long", "timestamp-millis"): TimestampType(),
     ("long", "timestamp-micros"): TimestampType(),
 }
+KNOWN_LOGIC = {"decimal", *(logic for _, logic in LOGICAL)}
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class Avro(Serde):
             parsed = json.loads(schema) if isinstance(schema, str) and schema.lstrip()[:1] in '{["' else schema
         except json.JSONDecodeError as error:
             raise PipelineError(f"the Avro schema is no JSON: {error}") from None
-        object.__setattr__(self, "schema", json.dumps(parsed, sort_keys=True))
+        object.__setattr__(self, "schema", json.dumps(_without_other_logic(parsed), sort_keys=True))
         _ = self._exact  # a schema that is none, or that Spark has no type for, is refused here
 
     @property
@@ -89,16 +87,16 @@ class Avro(Serde):
         return _spark_type(_parsed(self.schema), {})[0]
 
     def decode(self, raw: Column) -> Column:
-        return _decoder(self)(raw)["value"]
+        return columns.avro("read", self.schema, self.type, raw)
 
     def misfit(self, raw: Column, decoded: Column) -> Column | None:
-        return F.when(raw.isNotNull() & decoded.isNull(), _decoder(self)(raw)["why"])
+        return F.when(raw.isNotNull() & decoded.isNull(), columns.avro("why", self.schema, self.type, raw))
 
     def encode(self, value: Column) -> Column:
-        return _encoder(self)(value)
+        return columns.avro("write", self.schema, self.type, value)
 
     def loads(self, data: bytes | None) -> Any:
-        return None if data is None else self._finish(self._read(data))
+        return None if data is None else self._open(self._fit(self._read(data)))
 
     def _read(self, data: bytes) -> Any:
         import fastavro
@@ -150,10 +148,15 @@ class Avro(Serde):
     def _open(self) -> Change:
         return opener(self.type) or (lambda cell: cell)
 
-    @cached_property
-    def _finish(self) -> Change:
-        """What fastavro reads as the type's value (a uuid as text)."""
-        return _finisher(_parsed(self.schema)) or (lambda value: value)
+
+def _without_other_logic(schema: Any) -> Any:
+    """fastavro knows more logical types than Spark: a uuid would be a UUID, a time-millis a time."""
+    if isinstance(schema, list):
+        return [_without_other_logic(part) for part in schema]
+    if isinstance(schema, dict):
+        kept = {name: part for name, part in schema.items() if name != "logicalType" or part in KNOWN_LOGIC}
+        return {name: _without_other_logic(part) for name, part in kept.items()}
+    return schema
 
 
 @lru_cache(maxsize=256)
@@ -221,71 +224,3 @@ def _union(branches: list[Any], named: dict[str, DataType]) -> tuple[DataType, b
     raise PipelineError(
         f"the Avro union {json.dumps(branches)} has no one Spark type: only null and one other may stand"
     )
-
-
-def _finisher(schema: Any) -> Change | None:
-    """fastavro gives a uuid as UUID, wherever it stands."""
-    if isinstance(schema, list):
-        return next((made for branch in schema if (made := _finisher(branch))), None)
-    if not isinstance(schema, dict):
-        return None
-    kind = schema["type"]
-    if isinstance(kind, dict | list):
-        return _finisher(kind)
-    if schema.get("logicalType") == "uuid":
-        return lambda value: None if value is None else str(value)
-    if kind == "array" and (inner := _finisher(schema["items"])):
-        return lambda value: None if value is None else [inner(element) for element in value]
-    if kind == "map" and (each := _finisher(schema["values"])):
-        return lambda value: None if value is None else {key: each(element) for key, element in value.items()}
-    if kind in ("record", "error"):
-        parts = {field["name"]: made for field in schema["fields"] if (made := _finisher(field["type"]))}
-        if parts:
-            return lambda value: (
-                None if value is None else value | {key: made(value[key]) for key, made in parts.items()}
-            )
-    return None
-
-
-_vectorised: Any = arrow_udf  # its kind is read from the hints of the function, which its own types do not say
-
-
-@lru_cache(maxsize=64)
-def _decoder(serde: Avro) -> Callable[[Column], Column]:
-    """One function per serde, so that Spark runs it once for the value and the reason."""
-
-    def avro_decode(batch: pa.Array) -> pa.Array:
-        return _decoded(serde, batch)
-
-    result = StructType([StructField("value", serde.type), StructField("why", StringType())])
-    decode: Callable[[Column], Column] = _vectorised(avro_decode, result)
-    return decode
-
-
-def _decoded(serde: Avro, batch: pa.Array) -> pa.Array:
-    values: list[Any] = []
-    reasons: list[str | None] = []
-    fit, loads = serde._fit, serde.loads
-    for data in batch.to_pylist():
-        try:
-            values.append(fit(loads(data)))
-            reasons.append(None)
-        except ValueError as error:
-            values.append(None)
-            reasons.append(str(error))
-    kind = to_arrow_type(serde.type, timezone="UTC")
-    return pa.StructArray.from_arrays([pa.array(values, kind), pa.array(reasons, pa.string())], ["value", "why"])
-
-
-@lru_cache(maxsize=64)
-def _encoder(serde: Avro) -> Callable[[Column], Column]:
-    def avro_encode(batch: pa.Array) -> pa.Array:
-        return _encoded(serde, batch)
-
-    encode: Callable[[Column], Column] = _vectorised(avro_encode, BinaryType())
-    return encode
-
-
-def _encoded(serde: Avro, batch: pa.Array) -> pa.Array:
-    open, write = serde._open, serde._write
-    return pa.array([None if cell is None else write(open(cell)) for cell in batch.to_pylist()], pa.binary())
