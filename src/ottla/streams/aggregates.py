@@ -54,7 +54,7 @@ def aggregate(frame: Frame, node: T.Aggregate, reading: Reading) -> Frame:
         if _is_of_lists(node):
             return _of_lists(Frame(keyed, frame.key, frame.value), node, window, reading)
     if isinstance(node.how, T.Fold):
-        return _folded(Frame(keyed, frame.key, frame.value, signed=frame.signed), node, node.how)
+        return _folded(Frame(keyed, frame.key, frame.value, signed=frame.signed), node, node.how, reading)
     return _native(Frame(keyed, frame.key, frame.value, signed=frame.signed), node)
 
 
@@ -123,7 +123,7 @@ def windowed(key: Serde, window: Window | None) -> Serde:
 # -- Python functions ------------------------------------------------------------------------------------------------
 
 
-def _folded(frame: Frame, node: T.Aggregate, how: T.Fold) -> Frame:
+def _folded(frame: Frame, node: T.Aggregate, how: T.Fold, reading: Reading) -> Frame:
     result = how.result or _result_of(frame, how, node.name)
     df, value, add = frame.df, frame.value, _adder(how)
     if frame.signed:
@@ -142,7 +142,8 @@ def _folded(frame: Frame, node: T.Aggregate, how: T.Fold) -> Frame:
         emit="final" if node.final else "update",
         name=node.name,
     )
-    return Frame(made, windowed(frame.key, node.window), result)
+    done = sound(made, reading.poisoned, step=node.name, bootstrap=reading.bootstrap)
+    return Frame(done.drop("topic", "partition", "offset"), windowed(frame.key, node.window), result)
 
 
 def _result_of(frame: Frame, how: T.Fold, step: str) -> Serde:

@@ -320,9 +320,16 @@ class Compiler:
     def _process(self, frame: Frame, node: T.Process) -> Frame:
         key, value = node.key or frame.key, node.value or frame.value
         df = processors.process(
-            frame.df, frame.key, frame.value, node.processor, out_key=key, out_value=value, time_mode=node.time
+            frame.df,
+            frame.key,
+            frame.value,
+            node.processor,
+            out_key=key,
+            out_value=value,
+            time_mode=node.time,
+            name=node.name,
         )
-        return Frame(df, key, value)
+        return Frame(self._sound(df, node.name).drop("topic", "partition", "offset"), key, value)
 
     # -- out of the query ----------------------------------------------------------------------------------------
 

@@ -293,12 +293,12 @@ class _Writer:
         raise PipelineError(f"{label} is no step that runs as Python")
 
     def _write_pair(self, expression: str, now: _Now, label: str) -> _Now:
-        self.names["pair"] = _pair
-        pair = self._variable("p")
-        self._line(now.depth, f"{pair} = {expression}", label)
-        self._line(now.depth, f"if {pair}.__class__ is not tuple or len({pair}) != 2: {pair} = pair({pair})", label)
+        self.names["pair"] = pair
+        both = self._variable("p")
+        self._line(now.depth, f"{both} = {expression}", label)
+        self._line(now.depth, f"if {both}.__class__ is not tuple or len({both}) != 2: {both} = pair({both})", label)
         key, value = self._variable("k"), self._variable("v")
-        self._line(now.depth, f"{key}, {value} = {pair}", label)
+        self._line(now.depth, f"{key}, {value} = {both}", label)
         return replace(now, key=key, value=value, key_step=label, value_step=label)
 
     def _write_output(self, output: Output, now: _Now) -> None:
@@ -346,7 +346,8 @@ class _Writer:
         return cell
 
 
-def _pair(result: object) -> tuple[object, object]:
+def pair(result: object) -> tuple[Any, Any]:
+    """A (key, value), or TypeError."""
     if isinstance(result, tuple | list) and len(result) == 2:
         return result[0], result[1]
     raise TypeError(f"a (key, value) is needed, not {_brief(result)}")

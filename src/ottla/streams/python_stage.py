@@ -37,6 +37,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.serdes import Serde
 from ottla.streams.python_code import Code, Typed, arrow_writes, compiled
 from ottla.streams.shipping import Parcel, parcel
@@ -234,13 +235,19 @@ class _Failures:
         self.note(row, self.stage.code.step(error), error)
 
     def note(self, row: int, step: str, error: Exception) -> None:
-        message = " ".join(str(error).split())
-        reason = f"{type(error).__name__} in {step}" + (f": {message}" if message else "")
-        self.reasons.setdefault(row, reason if len(reason) <= REASON_LENGTH else reason[: REASON_LENGTH - 3] + "...")
+        reason = reason_of(error, step)
+        self.reasons.setdefault(row, reason)
         if not self.stage.told:
             self.stage.told = True
             trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
             log.warning("%s: %s", self.stage.work.name, reason, exc_info=(type(error), error, trace))
+
+
+def reason_of(error: Exception, step: str) -> str:
+    """Why a record failed, in one line."""
+    message = " ".join(str(error).split())
+    reason = f"{type(error).__name__} in {step}" + (f": {message}" if message else "")
+    return reason if len(reason) <= REASON_LENGTH else reason[: REASON_LENGTH - 3] + "..."
 
 
 def _records(batch: pa.RecordBatch) -> Callable[[int, Any, Any], Record]:
@@ -266,11 +273,12 @@ def _raw(cells: pa.Array, serde: Serde) -> pa.Array:
     """The bytes that cells of a serde's column came from, as far as they can be had."""
     if arrow_writes(serde) is not None:
         return cells.cast(pa.binary())
+    return pa.array([raw_bytes(cell, serde) for cell in cells.to_pylist()], pa.binary())
 
-    def raw(cell: Any) -> bytes | None:
-        try:
-            return serde.dumps(serde.to_python(cell))
-        except ValueError:
-            return None
 
-    return pa.array([raw(cell) for cell in cells.to_pylist()], pa.binary())
+def raw_bytes(cell: Any, serde: Serde) -> bytes | None:
+    """The bytes that a cell came from; None where that cannot be told."""
+    try:
+        return serde.dumps(serde.to_python(cell))
+    except (PipelineError, ValueError):
+        return None
