@@ -21,6 +21,7 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.serdes import Bool, Bytes, Double, Json, Long, Serde, Text
 from ottla.streams.store_server import StoreServer
 from ottla.streams.stores import Store
+from ottla.streams.types import Auto
 from support.consoles import fresh
 from support.prometheus import Page
 
@@ -32,6 +33,8 @@ KEYS: dict[str, tuple[Serde, list[Any]]] = {
     "Bools": (Bool, [True]),
     "Bytes": (Bytes, [b"\x00\xff/"]),
     "Jsons": (Json, [{"id": 5}, "word"]),
+    "Rows": (Json("id long"), [{"id": 5}]),
+    "Autos": (Auto, ["word", 5, {"id": 5}]),
 }
 
 
@@ -128,6 +131,11 @@ def test_stores_are_listed_with_their_kind_topic_rows_and_lag(served):
         ("Bytes/keys/%00%FF/", "AP8v", 0),
         ("Jsons/keys/" + quote('{"id": 5}'), {"id": 5}, 0),
         ("Jsons/keys/%22word%22", "word", 1),
+        ("Jsons/keys/word", "word", 1),
+        ("Autos/keys/word", "word", 0),
+        ("Autos/keys/5", 5, 1),
+        ("Autos/keys/" + quote('{"id": 5}'), {"id": 5}, 2),
+        ("Rows/keys/" + quote('{"id": 5}'), {"id": 5}, 0),
     ],
 )
 def test_a_key_is_written_as_its_serde_wants_it(served, path, key, at):
@@ -186,7 +194,8 @@ def test_values_that_json_has_no_word_for_are_still_json(served):
         ("/stores/Longs/keys/99999999999999999999", 400, "is no key of store Longs"),
         ("/stores/Longs/range?from=x", 400, "'x' is no key of store Longs"),
         ("/stores/Bools/keys/yes", 400, "true or false"),
-        ("/stores/Jsons/keys/word", 400, "JSON is wanted"),
+        ("/stores/Rows/keys/word", 400, "JSON is wanted"),
+        ("/stores/Rows/keys/" + quote('{"id": "x"}'), 400, "is no key of store Rows"),
         ("/stores/Texts/keys/%FF", 400, "is no key of store Texts"),
         ("/stores/Texts/keys/a?start=5", 400, "store Texts has no windows: start is for stores that have"),
         ("/stores/Texts/windows", 400, "store Texts has no windows"),

@@ -11,7 +11,8 @@
 
 A row is {"key", "value", "timestamp"}, with windows also "start" and "end"; times are ms since 1970. Several are
 {"rows": […], "more": true if the limit has cut them}. Bytes are base64. KEY is text, a number, true or false, bytes as
-they are percent-encoded, or JSON, as the key's serde wants it; TIME is ms, or ISO 8601 in UTC if it names no zone.
+they are percent-encoded, or JSON, as the key's serde wants it; where that is any JSON, what is none is taken for a text
+(word as "word"). TIME is ms, or ISO 8601, in UTC if it names no zone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
-from pyspark.sql.types import BinaryType, BooleanType, FractionalType, IntegralType
+from pyspark.sql.types import BinaryType, BooleanType, FractionalType, IntegralType, StringType
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -274,7 +275,9 @@ def _parsed(serde: Serde, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise ValueError('JSON is wanted, with texts in "quotes"') from None
+        if isinstance(kind, StringType):
+            return text
+        raise ValueError("JSON is wanted") from None
 
 
 def _with_windows(store: Store, *words: str) -> None:
