@@ -1,5 +1,7 @@
 package ottla
 
+import scala.collection.mutable.ArrayBuffer
+
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.analysis.GetColumnByOrdinal
@@ -8,6 +10,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode, FalseLiteral}
 import org.apache.spark.sql.catalyst.expressions.codegen.Block._
 import org.apache.spark.sql.catalyst.plans.logical.{FlatMapGroupsWithState, LocalRelation, LogicalGroupState, Project}
+import org.apache.spark.sql.catalyst.util.TypeUtils
 import org.apache.spark.sql.classic.Frames
 import org.apache.spark.sql.streaming.{GroupState, GroupStateTimeout, OutputMode}
 import org.apache.spark.sql.types._
@@ -15,13 +18,25 @@ import org.apache.spark.sql.types._
 /** What happens to one key in one batch: its rows and its state in, rows out.
   *
   * Rows, state and results are Spark's internal rows, passed on as they are: a key or a value of whatever type is never
-  * taken apart. `rows` are copies and may be kept; `key` holds the key as its only field and may not be.
+  * taken apart. `rows` are copies. `key` has the key as its only field; it is valid until the results have been read.
   */
 trait KeyFunction extends Serializable {
   type Rows = Array[UnsafeRow]
   type State = GroupState[InternalRow]
 
   def apply(key: InternalRow, rows: Rows, state: State): Iterator[InternalRow]
+}
+
+/** Cells of a type. (`row.get(i, type)` does the same, but looks the type up each time, which is dear.) */
+final class Cell(kind: DataType) extends Serializable {
+  @transient private lazy val read = InternalRow.getAccessor(kind)
+  @transient private lazy val equal: (Any, Any) => Boolean =
+    if (OrderUtils.isOrderable(kind)) TypeUtils.getInterpretedOrdering(kind).equiv(_, _) else (_, _) => false
+
+  def apply(row: SpecializedGetters, i: Int): Any = read(row, i)
+
+  /** Whether two of them, or nulls, are equal. What Spark does not compare (maps) counts as different. */
+  def same(a: Any, b: Any): Boolean = if (a == null || b == null) a == null && b == null else equal(a, b)
 }
 
 /** Spark's flatMapGroupsWithState over its column `key`, without the detour through Scala objects.
@@ -41,7 +56,7 @@ object Keyed {
     val call = (key: Any, rows: Iterator[Any], state: LogicalGroupState[Any]) =>
       function(
         key.asInstanceOf[InternalRow],
-        rows.map(_.asInstanceOf[UnsafeRow].copy()).toArray,
+        if (rows.hasNext) copies(rows) else Array.empty,
         state.asInstanceOf[GroupState[InternalRow]])
     val grouped = new FlatMapGroupsWithState(
       call,
@@ -62,6 +77,16 @@ object Keyed {
       plan)
     val columns = output.zipWithIndex.map { case (field, i) => Alias(GetStructField(result, i), field.name)() }
     Frames.of(frame, Project(columns, grouped))
+  }
+
+  private def copies(rows: Iterator[Any]): Array[UnsafeRow] = {
+    val first = rows.next().asInstanceOf[UnsafeRow].copy()
+    if (!rows.hasNext) Array(first)
+    else {
+      val copies = ArrayBuffer(first)
+      while (rows.hasNext) copies += rows.next().asInstanceOf[UnsafeRow].copy()
+      copies.toArray
+    }
   }
 
   /** State rows in and out of the state store as they are. */

@@ -6,7 +6,6 @@ import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.catalyst.util.{ArrayData, GenericArrayData}
-import org.apache.spark.sql.streaming.GroupState
 import org.apache.spark.sql.types._
 
 /** Windows whose bounds follow from the records: sessions and sliding windows.
@@ -20,12 +19,12 @@ object RecordWindows {
   val Tick = 1000L // a millisecond: the step of Kafka's time
 
   def sessions(stream: DataFrame, gap: Long, onlyFinal: Boolean): DataFrame =
-    windows(stream, (key, value) => new Sessions(key, value, gap, onlyFinal))
+    windows(stream, (keys, values) => new Sessions(keys, values, gap, onlyFinal))
 
   def sliding(stream: DataFrame, difference: Long, onlyFinal: Boolean): DataFrame =
-    windows(stream, (key, value) => new Sliding(key, value, difference, onlyFinal))
+    windows(stream, (keys, values) => new Sliding(keys, values, difference, onlyFinal))
 
-  private def windows(stream: DataFrame, function: (DataType, DataType) => RecordWindows): DataFrame = {
+  private def windows(stream: DataFrame, function: (Cell, Cell) => RecordWindows): DataFrame = {
     val key = stream.schema(Turns.Key).dataType
     val value = stream.schema(Turns.First).dataType
     val records = ArrayType(new StructType().add("time", LongType, false).add("value", value), false)
@@ -36,7 +35,7 @@ object RecordWindows {
       .add("values", ArrayType(value))
       .add("timestamp", TimestampType)
     val state = new StructType().add("records", records).add("closed", LongType)
-    Keyed(stream, state, output, timers = true, function(key, value))
+    Keyed(stream, state, output, timers = true, function(new Cell(key), new Cell(value)))
   }
 }
 
@@ -46,7 +45,7 @@ final class TimedValue(val time: Long, val fresh: Boolean, val value: Any)
 /** What comes out, which records stay, and which watermark must be passed for the next window to close. */
 final case class Turn(results: collection.Seq[InternalRow], kept: ArrayBuffer[TimedValue], due: Long)
 
-abstract class RecordWindows(key: DataType, value: DataType) extends KeyFunction {
+abstract class RecordWindows(keys: Cell, values: Cell) extends KeyFunction {
   import RecordWindows.Tick
 
   /** @param closed the watermark by which windows of this key have been closed before
@@ -59,11 +58,11 @@ abstract class RecordWindows(key: DataType, value: DataType) extends KeyFunction
     val closed = if (state.exists) state.get.getLong(1) else 0L
     for (row <- Turns.sort(rows)) {
       val time = Math.floorDiv(row.getLong(Turns.Time), Tick) * Tick
-      val record = new TimedValue(time, true, row.get(Turns.First, value))
+      val record = new TimedValue(time, true, values(row, Turns.First))
       records.insert(records.lastIndexWhere(_.time <= time) + 1, record)
     }
     val watermark = state.getCurrentWatermarkMs() * Tick
-    val Turn(results, kept, due) = turn(keyRow.copy().get(0, key), records, closed, watermark)
+    val Turn(results, kept, due) = turn(keys(keyRow, 0), records, closed, watermark)
     if (kept.nonEmpty) {
       state.update(InternalRow(write(kept), watermark))
       Timers.set(state, due)
@@ -77,7 +76,7 @@ abstract class RecordWindows(key: DataType, value: DataType) extends KeyFunction
   private def read(array: ArrayData): ArrayBuffer[TimedValue] =
     ArrayBuffer.tabulate(array.numElements) { i =>
       val row = array.getStruct(i, 2)
-      new TimedValue(row.getLong(0), false, row.get(1, value))
+      new TimedValue(row.getLong(0), false, values(row, 1))
     }
 
   private def write(records: ArrayBuffer[TimedValue]): ArrayData =
@@ -85,7 +84,7 @@ abstract class RecordWindows(key: DataType, value: DataType) extends KeyFunction
 }
 
 /** Sessions: runs of records no more than the gap apart. The watermark lies gap + grace + 1 ms behind. */
-final class Sessions(key: DataType, value: DataType, gap: Long, onlyFinal: Boolean) extends RecordWindows(key, value) {
+final class Sessions(keys: Cell, values: Cell, gap: Long, onlyFinal: Boolean) extends RecordWindows(keys, values) {
   import RecordWindows.Tick
 
   override protected def turn(key: Any, records: ArrayBuffer[TimedValue], closed: Long, watermark: Long) = {
@@ -119,8 +118,8 @@ final class Sessions(key: DataType, value: DataType, gap: Long, onlyFinal: Boole
   *
   * The watermark lies difference + grace + 1 ms behind: what is not above it is in no open window.
   */
-final class Sliding(key: DataType, value: DataType, difference: Long, onlyFinal: Boolean)
-    extends RecordWindows(key, value) {
+final class Sliding(keys: Cell, values: Cell, difference: Long, onlyFinal: Boolean)
+    extends RecordWindows(keys, values) {
   import RecordWindows.Tick
 
   override protected def turn(key: Any, records: ArrayBuffer[TimedValue], closed: Long, watermark: Long) = {

@@ -32,14 +32,19 @@ object StreamStream {
       new StructType().add("left", buffer(left)).add("right", buffer(right)),
       new StructType().add("key", key).add("left", left).add("right", right).add("timestamp", TimestampType),
       timers = true,
-      new StreamStream(key, Array(left, right), Array(before, after), grace, Array(lonelyLeft, lonelyRight)))
+      new StreamStream(
+        new Cell(key),
+        Array(new Cell(left), new Cell(right)),
+        Array(before, after),
+        grace,
+        Array(lonelyLeft, lonelyRight)))
   }
 }
 
 /** @param reach how far back, and how far on, from a left record its partners lie
   * @param lonely whether records of a side come out alone
   */
-final class StreamStream(key: DataType, types: Array[DataType], reach: Array[Long], grace: Long, lonely: Array[Boolean])
+final class StreamStream(keys: Cell, values: Array[Cell], reach: Array[Long], grace: Long, lonely: Array[Boolean])
     extends KeyFunction {
   /** A record that waits; `done`: it has joined or come out alone. */
   private final class Waiting(val time: Long, var done: Boolean, val value: Any)
@@ -47,8 +52,8 @@ final class StreamStream(key: DataType, types: Array[DataType], reach: Array[Lon
   private val kept = reach.sum + grace
 
   override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
-    val keyValue = keyRow.copy().get(0, key)
-    if (keyValue == null)
+    val key = keys(keyRow, 0)
+    if (key == null)
       return rows.iterator.map(row => alone(null, row.getByte(Turns.Side), row.getLong(Turns.Time), value(row)))
     val results = new ArrayBuffer[InternalRow](rows.length)
     val buffers = Array.tabulate(2) { side =>
@@ -63,7 +68,7 @@ final class StreamStream(key: DataType, types: Array[DataType], reach: Array[Lon
         record.done = true
         other.done = true
         val (left, right) = if (side == 0) (record, other) else (other, record)
-        results += InternalRow(keyValue, left.value, right.value, math.max(left.time, right.time))
+        results += InternalRow(key, left.value, right.value, math.max(left.time, right.time))
       }
       insert(buffers(side), record)
     }
@@ -76,7 +81,7 @@ final class StreamStream(key: DataType, types: Array[DataType], reach: Array[Lon
         val end = record.time + reach(1 - side) + grace
         if (watermark > 0 && watermark + kept > end) {
           record.done = true
-          results += alone(keyValue, side.toByte, record.time, record.value)
+          results += alone(key, side.toByte, record.time, record.value)
         } else due = math.min(due, end - kept)
       }
       if (watermark > 0) buffer.filterInPlace(_.time > watermark)
@@ -91,7 +96,7 @@ final class StreamStream(key: DataType, types: Array[DataType], reach: Array[Lon
 
   private def value(row: UnsafeRow): Any = {
     val side = row.getByte(Turns.Side).toInt
-    row.get(Turns.First + side, types(side))
+    values(side)(row, Turns.First + side)
   }
 
   private def alone(key: Any, side: Byte, time: Long, value: Any): InternalRow =
@@ -107,7 +112,7 @@ final class StreamStream(key: DataType, types: Array[DataType], reach: Array[Lon
   private def read(array: ArrayData, side: Int): ArrayBuffer[Waiting] =
     ArrayBuffer.tabulate(array.numElements) { i =>
       val row = array.getStruct(i, 3)
-      new Waiting(row.getLong(0), row.getBoolean(1), row.get(2, types(side)))
+      new Waiting(row.getLong(0), row.getBoolean(1), values(side)(row, 2))
     }
 
   private def write(buffer: ArrayBuffer[Waiting]): ArrayData =

@@ -4,9 +4,7 @@ import scala.collection.mutable.ArrayBuffer
 
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, OrderUtils, UnsafeRow}
-import org.apache.spark.sql.catalyst.util.TypeUtils
-import org.apache.spark.sql.streaming.GroupState
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.types._
 
 /** Operators that keep the newest value of each key of a table. A null value deletes. */
@@ -19,7 +17,7 @@ object Tables {
       new StructType().add("value", right),
       results(union).add("left", left).add("right", right).add("timestamp", TimestampType).add("headers", headers),
       timers = false,
-      new StreamTable(union.schema(Turns.Key).dataType, left, right, headers, keepAll))
+      new StreamTable(key(union), new Cell(left), new Cell(right), new Cell(headers), keepAll))
   }
 
   /** A union of two tables, sides 0 and 1, with columns left and right. */
@@ -30,7 +28,7 @@ object Tables {
       new StructType().add("left", left).add("leftTime", LongType).add("right", right).add("rightTime", LongType),
       results(union).add("left", left).add("right", right).add("timestamp", TimestampType),
       timers = false,
-      new TableTable(union.schema(Turns.Key).dataType, left, right, needLeft, needRight))
+      new TableTable(key(union), Array(new Cell(left), new Cell(right)), needLeft, needRight))
   }
 
   /** A table with its column value. */
@@ -41,34 +39,32 @@ object Tables {
       new StructType().add("value", value),
       results(table).add("old", value).add("new", value).add("timestamp", TimestampType),
       timers = false,
-      new Changes(table.schema(Turns.Key).dataType, value))
+      new Changes(key(table), new Cell(value)))
   }
+
+  private def key(frame: DataFrame): Cell = new Cell(frame.schema(Turns.Key).dataType)
 
   private def results(frame: DataFrame): StructType = new StructType().add("key", frame.schema(Turns.Key).dataType)
 }
 
 /** Each stream record meets what the table holds at its turn. */
-final class StreamTable(key: DataType, left: DataType, right: DataType, headers: DataType, keepAll: Boolean)
-    extends KeyFunction {
+final class StreamTable(keys: Cell, lefts: Cell, rights: Cell, headers: Cell, keepAll: Boolean) extends KeyFunction {
   private val Left = Turns.First
   private val Right = Left + 1
   private val Headers = Left + 2
 
   override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
+    val key = keys(keyRow, 0)
     val results = new ArrayBuffer[InternalRow](rows.length)
-    var value: Any = if (state.exists) state.get.get(0, right) else null
+    var value: Any = if (state.exists) rights(state.get, 0) else null
     var changed = false
     for (row <- Turns.sort(rows)) {
       if (row.getByte(Turns.Side) == 0) {
-        value = row.get(Right, right)
+        value = rights(row, Right)
         changed = true
       } else if (value != null || keepAll)
-        results += InternalRow(
-          row.get(Turns.Key, key),
-          row.get(Left, left),
-          value,
-          row.getLong(Turns.Time),
-          row.get(Headers, headers))
+        results += new GenericInternalRow(
+          Array(key, lefts(row, Left), value, row.getLong(Turns.Time), headers(row, Headers)))
     }
     if (changed && value != null) state.update(InternalRow(value))
     else if (changed && state.exists) state.remove()
@@ -77,16 +73,13 @@ final class StreamTable(key: DataType, left: DataType, right: DataType, headers:
 }
 
 /** A joined row whenever one side changes; two nulls when what was joined no longer is. */
-final class TableTable(key: DataType, left: DataType, right: DataType, needLeft: Boolean, needRight: Boolean)
-    extends KeyFunction {
-  private val types = Array(left, right)
-  @transient private lazy val same = types.map(Same(_))
-
+final class TableTable(keys: Cell, sides: Array[Cell], needLeft: Boolean, needRight: Boolean) extends KeyFunction {
   override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
+    val key = keys(keyRow, 0)
     val values = new Array[Any](2)
     val times = new Array[Long](2)
     if (state.exists) for (side <- 0 to 1) {
-      values(side) = state.get.get(2 * side, types(side))
+      values(side) = sides(side)(state.get, 2 * side)
       times(side) = state.get.getLong(2 * side + 1)
     }
     def has(side: Int) = values(side) != null
@@ -95,14 +88,14 @@ final class TableTable(key: DataType, left: DataType, right: DataType, needLeft:
     for (row <- Turns.sort(rows)) {
       val side = row.getByte(Turns.Side).toInt
       val other = 1 - side
-      val value = row.get(Turns.First + side, types(side))
-      if (!same(side)(values(side), value)) {
+      val value = sides(side)(row, Turns.First + side)
+      if (!sides(side).same(values(side), value)) {
         val before = joined
         values(side) = value
         times(side) = row.getLong(Turns.Time)
         val time = if (!has(other)) times(side) else math.max(times(side), times(other))
-        if (joined) results += InternalRow(row.get(Turns.Key, key), values(0), values(1), time)
-        else if (before) results += InternalRow(row.get(Turns.Key, key), null, null, time)
+        if (joined) results += InternalRow(key, values(0), values(1), time)
+        else if (before) results += InternalRow(key, null, null, time)
       }
     }
     if (has(0) || has(1)) state.update(InternalRow(values(0), times(0), values(1), times(1)))
@@ -112,27 +105,17 @@ final class TableTable(key: DataType, left: DataType, right: DataType, needLeft:
 }
 
 /** What a key's value was and what it becomes. */
-final class Changes(key: DataType, value: DataType) extends KeyFunction {
-  @transient private lazy val same = Same(value)
-
+final class Changes(keys: Cell, values: Cell) extends KeyFunction {
   override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
+    val key = keys(keyRow, 0)
     val results = new ArrayBuffer[InternalRow](rows.length)
-    var old: Any = if (state.exists) state.get.get(0, value) else null
+    var old: Any = if (state.exists) values(state.get, 0) else null
     for (row <- Turns.sort(rows)) {
-      val next = row.get(Turns.First, value)
-      if (!same(old, next)) results += InternalRow(row.get(Turns.Key, key), old, next, row.getLong(Turns.Time))
+      val next = values(row, Turns.First)
+      if (!values.same(old, next)) results += InternalRow(key, old, next, row.getLong(Turns.Time))
       old = next
     }
     if (old != null) state.update(InternalRow(old)) else if (state.exists) state.remove()
     results.iterator
-  }
-}
-
-/** Whether two values of a type, or nulls, are equal. Values that Spark does not compare (maps) count as different. */
-object Same {
-  def apply(kind: DataType): (Any, Any) => Boolean = {
-    val equal: (Any, Any) => Boolean =
-      if (OrderUtils.isOrderable(kind)) TypeUtils.getInterpretedOrdering(kind).equiv(_, _) else (_, _) => false
-    (a, b) => if (a == null || b == null) a == null && b == null else equal(a, b)
   }
 }

@@ -23,8 +23,8 @@ object Turns {
     if (rows.length < 2) rows
     else {
       Arrays.sort(rows, inPartition)
-      val starts = rows.indices.filter(i => i == 0 || !samePartition(rows(i - 1), rows(i))).toArray
-      if (starts.length == 1) rows else merge(rows, starts)
+      if (samePartition(rows.head, rows.last)) rows
+      else merge(rows, rows.indices.filter(i => i == 0 || !samePartition(rows(i - 1), rows(i))).toArray)
     }
 
   private def merge(rows: Array[UnsafeRow], starts: Array[Int]): Array[UnsafeRow] = {
