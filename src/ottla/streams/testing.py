@@ -155,8 +155,9 @@ class Driver:
         return [(record.key, record.value) for record in found]
 
     def _records(self, topic: str, key: Serde | None, value: Serde | None) -> list[Record]:
-        serdes = self._serdes(topic)
-        key, value = key or serdes[0], value or serdes[1]
+        if key is None or value is None:
+            of_key, of_value = self._serdes(topic)
+            key, value = key or of_key, value or of_value
         ends = self._ends(topic)
         places = self._read.setdefault(topic, {})
         wanted = {n: end for n, end in ends.items() if end > places.get(n, 0)}

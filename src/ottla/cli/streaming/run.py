@@ -7,6 +7,7 @@ writes apart.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -49,9 +50,13 @@ def command(file: str, name: str | None, pairs: tuple[str, ...], command_config:
             from ottla.streams.versions import divert
 
             divert(app, suffix)
+        if sys.stderr.isatty():
+            click.echo(f"{app.id} starts on Spark ({app.settings.master}) …", err=True)
         try:
-            app.run()
-        except KeyboardInterrupt:  # before the queries have started
+            running = app.start(console=True)
+            click.echo(f"{app.id} runs; Ctrl-C stops it", err=True)
+            running.wait()
+        except KeyboardInterrupt:  # before it waits for it
             app.stop()
     return 0
 
