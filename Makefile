@@ -57,7 +57,7 @@ lint: $(VENV)/.develops
 	@scripts/check.sh $(BIN) --lint-only
 
 bench: $(VENV)/.develops
-	@scripts/packages.sh java:default-jre-headless mvn:maven gcc:gcc /usr/include/stdio.h:libc6-dev \
+	@scripts/packages.sh javac:default-jdk-headless mvn:maven gcc:gcc /usr/include/stdio.h:libc6-dev \
 		/usr/include/librdkafka/rdkafka.h:librdkafka-dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bench/run $(ARGS)
 

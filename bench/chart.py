@@ -42,6 +42,24 @@ SHOWN = (
     "start.partitions",
     "start.idle",
     "memory.loaded",
+    "streams-map.rate",
+    "streams-map-once.rate",
+    "streams-count.rate",
+    "streams-count-once.rate",
+    "streams-window.rate",
+    "streams-window-once.rate",
+    "streams-words.rate",
+    "streams-words-once.rate",
+    "streams-join.rate",
+    "streams-join-once.rate",
+    "streams-latency-map-2000.p50",
+    "streams-latency-map-2000.p99",
+    "streams-latency-real-time-2000.p50",
+    "streams-latency-real-time-2000.p99",
+    "streams-latency-count-2000.p50",
+    "streams-latency-count-once-2000.p50",
+    "streams-start-map.seconds",
+    "streams-count.memory",
 )
 
 WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 860, 350, 190, 20, 28, 46
@@ -87,7 +105,8 @@ def draw(result: Result) -> str:
             y += ROW
     ticks = [tick for tick in TICKS if low <= tick <= high]
     grid = [_tick(x(tick), tick, y) for tick in ticks]
-    title = "Times better than Apache Kafka, same machine, same run (medians)"
+    other = result["systems"].get("kafka", {}).get("label", "Apache Kafka")
+    title = f"Times better than {other}, same machine, same run (medians)"
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 28:.0f}" role="img" aria-label="{title}">'
     )

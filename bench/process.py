@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -54,6 +54,61 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def _family(pid: int) -> Iterator[int]:
+    pending = [pid]
+    while pending:
+        pid = pending.pop()
+        yield pid
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                pending += map(int, children.read_text().split())
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor seconds that a process and its children have used so far, user and system."""
+    return sum(time.clock_gettime((~member << 3) | CPUCLOCK_SCHED) for member in _family(pid))
+
+
+def resident_bytes(pid: int) -> int:
+    total = 0
+    for member in _family(pid):
+        for line in Path(f"/proc/{member}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def launch(command: Sequence[str], output: Path, **environment: str) -> subprocess.Popen[bytes]:
+    """A process with a session of its own that dies with this one; what it prints is added to `output`."""
+    with output.open("ab") as file:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+
+
+def end(process: subprocess.Popen[bytes], patience: float = 10.0) -> None:
+    """Asks the process to end; one that does not is killed with all that it started."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def last_lines(path: Path, lines: int = 15) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+
+
 class Broker:
     """A running broker of one system, with its data in a directory of its own."""
 
@@ -70,16 +125,8 @@ class Broker:
 
     def _launch(self) -> float:
         """Starts the process and waits for its first Metadata reply. Returns when it was started."""
-        with (self.directory / "output.log").open("ab") as output:
-            began = time.monotonic()
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-            )
+        began = time.monotonic()
+        self._process = launch(self._command, self.directory / "output.log")
         try:
             self._wait_for_metadata()
         except BaseException:
@@ -116,9 +163,8 @@ class Broker:
     def pid(self) -> int:
         return self._process.pid
 
-    def last_output(self, lines: int = 15) -> str:
-        text = (self.directory / "output.log").read_text(errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+    def last_output(self) -> str:
+        return last_lines(self.directory / "output.log")
 
     def is_running(self) -> bool:
         return self._process.poll() is None
@@ -145,36 +191,15 @@ class Broker:
             time.sleep(0.02)
         self.topics.clear()
 
-    def _pids(self) -> Iterator[int]:
-        pending = [self._process.pid]
-        while pending:
-            pid = pending.pop()
-            yield pid
-            for children in Path(f"/proc/{pid}/task").glob("*/children"):
-                with contextlib.suppress(OSError):
-                    pending += map(int, children.read_text().split())
-
     def cpu_seconds(self) -> float:
         """Processor seconds used so far, user and system."""
-        return sum(time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED) for pid in self._pids())
+        return cpu_seconds(self._process.pid)
 
     def resident_bytes(self) -> int:
-        total = 0
-        for pid in self._pids():
-            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-                if line.startswith("VmRSS:"):
-                    total += int(line.split()[1]) * 1024
-        return total
+        return resident_bytes(self._process.pid)
 
     def stop(self, *, keep: bool = False) -> None:
         """Stops the broker and removes its data, unless they are to be kept until the whole run is over."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+        end(self._process)
         if not keep:
             shutil.rmtree(self.directory, ignore_errors=True)

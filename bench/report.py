@@ -1,6 +1,7 @@
 """A run's result as data (JSON), as a table for the terminal and as a markdown page.
 
 The result file:
+  subject                         brokers, or streams (the engines: ottla's and Kafka Streams)
   taken, repeats, full            day; rounds kept; whether it was a full run of both systems
   machine                         see machine.py
   systems                         name -> label and version
@@ -26,9 +27,10 @@ GROUPS = {
     "groups": "Consumer groups",
     "transactions": "Transactions",
     "cpu": "Broker CPU",
+    "engine": "Engine CPU",
     "footprint": "Start and memory",
 }
-ABOUT = """\
+BROKERS = """\
 Made by `make bench`; the program is in `bench/`. Both brokers run on the same machine as the load generator and share
 its cores with it, one under load at a time, workload by workload in turn. Kafka runs in one JVM with its defaults.
 Clients are librdkafka's (linger 5 ms, end to end 0; no compression), small requests and the members of groups come from
@@ -36,8 +38,33 @@ plain sockets. Groups do not wait for further members before their first rebalan
 next one. A ratio above 1 means that ottla does better. MB and GB are 10^6 and 10^9 bytes of record values; broker CPU
 is the processor time of the broker's process alone. One ottla broker works on one core, Kafka on all of them: where a
 request costs both the same (joins, commits of offsets), a burst of them is over sooner with Kafka, and a steady load
-is answered sooner by ottla.""".splitlines()
+is answered sooner by ottla."""
+STREAMS = """\
+Made by `make bench ARGS=--streams`; the program is in `bench/streams/`. Both engines run the same topologies on the
+same topics (4 partitions, records of 100 bytes) of the same broker, which is ottla's, one after the other in turn, and
+share the machine's cores with it and with the load generator. Every run has a fresh broker and a fresh application.
+
+Throughput: the application has started and has worked off a first part of the input, a fifth of the main part; then
+the main part, which was written before, can be read all at once (a transaction is committed), and the clock runs until
+the complete and right result can be read in the output topic. Results are checked: every record, every final count.
+Latency: from the send of a record to the receipt of its result, both by librdkafka with linger 0, through an
+application that is warm. Cold start: from the start of the process until the first record of output can be read.
+
+Kafka Streams has its defaults but for: two threads (one for each core); at least once, a commit each second (by default
+results may come out 30 s late); both engines read committed records only; for latency, linger 0 and no record cache
+(by default 100 ms and 10 MB, which hold results back). ottla has its defaults. State is durable on both sides: Kafka
+Streams writes it to topics, ottla to Spark's checkpoint on the local disk. A ratio above 1 means that ottla does
+better."""
+PAGES = {
+    "brokers": ("ottla and Apache Kafka on one machine", BROKERS, "bench"),
+    "streams": ("ottla's streams and Kafka Streams on one machine", STREAMS, "bench-streams"),
+}
 Result = dict[str, Any]
+
+
+def page_of(result: Result) -> str:
+    """The name of the result's page and picture, without their endings."""
+    return PAGES[result["subject"]][2]
 
 
 def build(measured: Measured, **about: Any) -> Result:
@@ -116,11 +143,12 @@ def _grouped(result: Result) -> list[tuple[str, list[dict[str, Any]]]]:
 
 def _machine_lines(result: Result) -> list[str]:
     machine = result["machine"]
+    discarded = " after a discarded one" if result["subject"] == "brokers" else ""
     parts = (machine["processor"], f"{machine['cores']} cores", machine["memory"], machine["kernel"], machine["system"])
     lines = [
         ", ".join(parts),
         *(f"{about['label']} {about['version']}" for about in result["systems"].values()),
-        f"{result['repeats']} rounds after a discarded one, {result['taken']}",
+        f"{result['repeats']} rounds{discarded}, {result['taken']}",
     ]
     if result["others"] is not None:
         lines.append(f"other processes kept {result['others']:.2f} cores busy meanwhile (median)")
@@ -146,14 +174,15 @@ def table(result: Result) -> str:
 
 
 def markdown(result: Result) -> str:
-    """The page docs/bench.md."""
+    """The page docs/bench.md or docs/bench-streams.md."""
     systems, head = list(result["systems"]), _head(result)
+    title, about, name = PAGES[result["subject"]]
     lines = [
-        "# ottla and Apache Kafka on one machine",
+        f"# {title}",
         "",
-        *ABOUT,
+        *about.splitlines(),
         "",
-        "![Ratios as bars](bench.svg)",
+        f"![Ratios as bars]({name}.svg)",
         "",
         *(f"- {line}" for line in _machine_lines(result)),
     ]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from bench.loadgen import LoadGenerator
 from bench.process import BenchError, Broker, System
@@ -36,6 +37,16 @@ class Plan:
     settle: float  # seconds of quiet before memory is read
 
 
+class Measurable(Protocol):
+    """Whatever figures belong to: a broker's system, or an engine of streams."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+
 @dataclass(slots=True)
 class Measured:
     """figure key -> system name -> one value per kept round."""
@@ -45,7 +56,7 @@ class Measured:
     failures: list[str] = field(default_factory=list)
     others: list[float] = field(default_factory=list)  # cores taken by anything else, one value per kept run
 
-    def add(self, figures: Sequence[Figure], system: System, values: Values) -> None:
+    def add(self, figures: Sequence[Figure], system: Measurable, values: Values) -> None:
         for figure in figures:
             if figure not in self.figures:
                 self.figures.append(figure)
@@ -75,13 +86,49 @@ def wait_for_calm(brokers: Sequence[Broker], *, share: float = 0.1, pause: float
 
 
 @dataclass(slots=True)
-class Run:
-    systems: Sequence[System]
-    plan: Plan
-    generator: LoadGenerator
-    scratch: Path
+class Notes:
+    """What a run tells while it goes on, and what it keeps."""
+
+    repeats: int
     say: Callable[[str], None]
     measured: Measured = field(default_factory=Measured)
+
+    def keep(self, index: int, name: str, figures: Sequence[Figure], system: Measurable, values: Values) -> None:
+        """Of round `index`; round 0 is shown and discarded."""
+        shown = "  ".join(f"{values[figure.key]:.4g} {figure.unit}" for figure in figures)
+        stage = f"round {index}/{self.repeats}" if index else "warm-up"
+        self.say(f"{stage:10} {name:20} {system.label:13} {shown}")
+        if index:
+            self.measured.add(figures, system, values)
+            if "others" in values:
+                self.measured.others.append(values["others"])
+
+    @contextlib.contextmanager
+    def noting(self, what: str, on_failure: Callable[[], object]) -> Iterator[None]:
+        """A failure is noted, and the run goes on."""
+        try:
+            yield
+        except (BenchError, AdminError, OSError) as error:
+            self.measured.failures.append(f"{what}: {error}")
+            self.say(f"FAILED     {what}: {error}")
+            on_failure()
+
+
+class Run:
+    def __init__(
+        self,
+        systems: Sequence[System],
+        plan: Plan,
+        generator: LoadGenerator,
+        scratch: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        self.systems = systems
+        self.plan = plan
+        self.generator = generator
+        self.scratch = scratch
+        self.notes = Notes(plan.repeats, say)
+        self.measured = self.notes.measured
 
     def whole(self) -> Measured:
         if self.plan.with_start:
@@ -95,9 +142,9 @@ class Run:
         for index in range(self.plan.repeats + 1):
             for system in list(systems):
                 directory = self.scratch / f"{system.name}-start-{index}"
-                with self._noting(f"start on {system.label}", partial(systems.remove, system)):
+                with self.notes.noting(f"start on {system.label}", partial(systems.remove, system)):
                     values = start.run(system, directory, settle=self.plan.settle if index else 0.0)
-                    self._keep(index, start.name, start.figures, system, values)
+                    self.notes.keep(index, start.name, start.figures, system, values)
 
     def _loads(self) -> None:
         failed: set[tuple[str, str]] = set()
@@ -113,36 +160,18 @@ class Run:
                             pair = (workload.name, broker.system.name)
                             if pair not in failed:
                                 wait_for_calm(brokers)
-                                with self._noting(" on ".join(pair), partial(failed.add, pair)):
+                                with self.notes.noting(" on ".join(pair), partial(failed.add, pair)):
                                     self._load(index, workload, broker)
-                        with self._noting(f"deleting topics on {broker.system.name}", broker.topics.clear):
+                        with self.notes.noting(f"deleting topics on {broker.system.name}", broker.topics.clear):
                             broker.delete_topics()
             self._finish(brokers)
 
     def _load(self, index: int, workload: Workload, broker: Broker) -> None:
         values = workload.run(Scene(broker, self.generator, self.scratch, self.plan.scale, f"r{index}"))
-        self._keep(index, workload.name, workload.figures(), broker.system, values)
-        if index:
-            self.measured.others.append(values["others"])
+        self.notes.keep(index, workload.name, workload.figures(), broker.system, values)
         before, broker.traffic = broker.traffic, broker.traffic + int(values["traffic"])
         if before < LOADED_AFTER <= broker.traffic:
             self.measured.add([LOADED], broker.system, {LOADED.key: broker.resident_bytes() / 1e6})
-
-    def _keep(self, index: int, name: str, figures: Sequence[Figure], system: System, values: Values) -> None:
-        shown = "  ".join(f"{values[figure.key]:.4g} {figure.unit}" for figure in figures)
-        stage = f"round {index}/{self.plan.repeats}" if index else "warm-up"
-        self.say(f"{stage:10} {name:20} {system.label:13} {shown}")
-        if index:
-            self.measured.add(figures, system, values)
-
-    @contextlib.contextmanager
-    def _noting(self, what: str, on_failure: Callable[[], object]) -> Iterator[None]:
-        try:
-            yield
-        except (BenchError, AdminError, OSError) as error:
-            self.measured.failures.append(f"{what}: {error}")
-            self.say(f"FAILED     {what}: {error}")
-            on_failure()
 
     def _finish(self, brokers: Sequence[Broker]) -> None:
         """Memory after everything, and what an idle broker costs: also how much the idle one disturbs the other."""

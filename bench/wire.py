@@ -1,7 +1,7 @@
 """The admin requests that a run needs, as a client of the protocol's old fixed-width versions.
 
-Metadata v1, CreateTopics v2, DeleteTopics v1, ListOffsets v1: the oldest versions that Kafka 4 still serves, without
-compact lengths or tagged fields, so that each message is a few `struct` calls.
+Metadata v1, CreateTopics v2, DeleteTopics v1, ListOffsets v2: old versions that Kafka 4 still serves, without compact
+lengths or tagged fields, so that each message is a few `struct` calls.
 Frame: length int32, api key int16, version int16, correlation id int32, client id string, body.
 """
 
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-METADATA, CREATE_TOPICS, DELETE_TOPICS, LIST_OFFSETS = (3, 1), (19, 2), (20, 1), (2, 1)
+METADATA, CREATE_TOPICS, DELETE_TOPICS, LIST_OFFSETS = (3, 1), (19, 2), (20, 1), (2, 2)
 EARLIEST, LATEST = -2, -1
 
 
@@ -61,6 +61,9 @@ class Admin:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def _ask(self, api: tuple[int, int], body: bytes) -> Reader:
@@ -101,11 +104,14 @@ class Admin:
             if code:
                 raise AdminError(f"{verb} topic {name}: error {code} {message[0] if message else ''}".rstrip())
 
-    def offsets(self, topic: str, partitions: int, timestamp: int = LATEST) -> list[tuple[int, int]]:
-        """(error code, offset) of each partition."""
+    def offsets(
+        self, topic: str, partitions: int, timestamp: int = LATEST, *, committed: bool = False
+    ) -> list[tuple[int, int]]:
+        """(error code, offset) of each partition; the end for readers of what is committed, if asked for."""
         wanted = [struct.pack(">iq", partition, timestamp) for partition in range(partitions)]
-        body = struct.pack(">i", -1) + _array([_string(topic) + _array(wanted)])
+        body = struct.pack(">ib", -1, committed) + _array([_string(topic) + _array(wanted)])
         reply = self._ask(LIST_OFFSETS, body)
+        reply.take("i")  # how long a quota held it back
 
         def partition() -> tuple[int, int, int]:
             index, code, _, offset = reply.take("i"), reply.take("h"), reply.take("q"), reply.take("q")

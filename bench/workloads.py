@@ -25,7 +25,7 @@ class Figure:
     """One number of the result: what it is, and which direction is good."""
 
     key: str
-    group: Literal["throughput", "latency", "requests", "groups", "transactions", "cpu", "footprint"]
+    group: Literal["throughput", "latency", "requests", "groups", "transactions", "cpu", "engine", "footprint"]
     label: str
     unit: str
     better: Literal["higher", "lower"]

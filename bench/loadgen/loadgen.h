@@ -6,20 +6,22 @@
 #include <stdint.h>
 
 struct options {
-    const char *mode;  /* with librdkafka: produce, consume, both, e2e; over plain sockets: raw-produce,
+    const char *mode;  /* with librdkafka: produce, consume, both, e2e, through; over plain sockets: raw-produce,
                           raw-fetch, raw-groups, raw-commits */
     const char *host;
     int port;
     const char *topic;
+    const char *out_topic; /* through: where the records come out again */
     int partitions;
     int size;          /* bytes of one record's value */
     long count;        /* records; for the raw modes 0 means "until the time is over" */
     int acks;          /* 0, 1 or -1 */
     double linger_ms;
-    long keys;         /* produce: different keys, given in turn; 0 for none */
-    double rate;       /* e2e: records per second; produce: the same, raw-commits: commits; 0 for as fast as it goes */
-    double seconds;    /* e2e and raw: length of the measured part */
-    double warmup;     /* e2e: seconds before it, whose records are not counted */
+    long keys;         /* produce, through: different keys, given in turn; 0 for none */
+    const char *stamp, *found; /* through: "key" or "value", where the time of sending is put and looked for */
+    double rate;       /* e2e, through: records per second; produce: the same, raw-commits: commits; 0 for as fast as it goes */
+    double seconds;    /* e2e, through and raw: length of the measured part */
+    double warmup;     /* e2e, through: seconds before it, whose records are not counted */
     int connections;   /* raw */
     int depth;         /* raw: requests in flight on each connection */
     int groups;        /* raw-groups */
@@ -33,7 +35,7 @@ struct options {
 
 /* Latencies in nanoseconds, kept one by one: percentiles are exact. */
 struct samples {
-    uint32_t *values;
+    uint64_t *values;
     size_t count, room;
 };
 

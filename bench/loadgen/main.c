@@ -35,12 +35,12 @@ void sample(struct samples *samples, uint64_t nanoseconds)
         if (!samples->values)
             fail("no memory for %zu samples", samples->room);
     }
-    samples->values[samples->count++] = nanoseconds > UINT32_MAX ? UINT32_MAX : (uint32_t)nanoseconds;
+    samples->values[samples->count++] = nanoseconds;
 }
 
 static int compare(const void *left, const void *right)
 {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
     return (a > b) - (a < b);
 }
 
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     struct options options = {
         .host = "127.0.0.1", .port = 9092, .topic = "bench", .partitions = 1, .size = 100, .acks = 1, .linger_ms = 5,
         .seconds = 3, .connections = 16, .depth = 1, .groups = 1, .members = 1, .protocol = "classic", .heartbeat_ms = 3000,
-        .isolation = "read_committed", .timeout = 30,
+        .isolation = "read_committed", .timeout = 30, .stamp = "value", .found = "value",
     };
     static const struct option names[] = {
         {"host", 1, 0, 'h'}, {"port", 1, 0, 'p'}, {"topic", 1, 0, 't'}, {"partitions", 1, 0, 'P'},
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
         {"rate", 1, 0, 'r'}, {"seconds", 1, 0, 'S'}, {"warmup", 1, 0, 'w'}, {"connections", 1, 0, 'c'},
         {"depth", 1, 0, 'd'}, {"timeout", 1, 0, 'T'}, {"keys", 1, 0, 'k'}, {"groups", 1, 0, 'g'},
         {"members", 1, 0, 'm'}, {"protocol", 1, 0, 'o'}, {"heartbeat-ms", 1, 0, 'b'}, {"isolation", 1, 0, 'i'},
-        {"pid", 1, 0, 'I'}, {0, 0, 0, 0},
+        {"pid", 1, 0, 'I'}, {"out-topic", 1, 0, 'O'}, {"stamp", 1, 0, 'A'}, {"found", 1, 0, 'F'}, {0, 0, 0, 0},
     };
     int letter, index = 0;
     while ((letter = getopt_long(argc, argv, "", names, &index)) != -1) {
@@ -124,13 +124,16 @@ int main(int argc, char **argv)
         case 'o': options.protocol = optarg; break;
         case 'b': options.heartbeat_ms = number(name, optarg); break;
         case 'i': options.isolation = optarg; break;
+        case 'O': options.out_topic = optarg; break;
+        case 'A': options.stamp = optarg; break;
+        case 'F': options.found = optarg; break;
         case 'I': options.pid = (int)number(name, optarg); break;
         default: return 2;
         }
     }
     if (optind != argc - 1)
         fail("usage: loadgen [--option value]... "
-             "produce|consume|both|e2e|raw-produce|raw-fetch|raw-groups|raw-commits");
+             "produce|consume|both|e2e|through|raw-produce|raw-fetch|raw-groups|raw-commits");
     options.mode = argv[optind];
     if (options.partitions < 1 || options.size < 16 || options.connections < 1 || options.depth < 1
         || options.groups < 1 || options.members < 1)

@@ -4,6 +4,8 @@
  * consume   `count` records from the start of the topic; the clock starts with the first one
  * both      the two at once, two threads, the consumer following the producer on an empty topic
  * e2e       `rate` records a second for `seconds`; each carries its send time, so latency is send to receipt
+ * through   the same, but what is received comes from another topic, to which an application writes what it makes of
+ *           each record: lines of words, with the send time as 20 digits at the start of key or value
  *
  * Payloads are not copied and success is not reported record by record: the generator should cost little.
  */
@@ -149,20 +151,30 @@ struct consumer {
     const struct options *options;
     struct client client;
     rd_kafka_queue_t *queue;
-    struct samples latencies;    /* e2e only */
-    _Atomic uint64_t measured_from; /* e2e: records sent before this are warm-up */
+    struct samples latencies;    /* e2e and through */
+    _Atomic uint64_t counted_from;  /* through: what was sent before this is from another run, or a first try */
+    _Atomic uint64_t measured_from; /* e2e and through: records sent before this are warm-up */
     long records, bytes;
     double seconds;
-    _Atomic int ready;           /* e2e: a first record came through */
-    _Atomic long stop_at;        /* records to expect; e2e: once known */
+    _Atomic int ready;           /* e2e and through: a first record came through */
+    _Atomic long stop_at;        /* records to expect; e2e and through: once known */
 };
+
+static int is_through(const struct options *options)
+{
+    return !strcmp(options->mode, "through");
+}
 
 static struct consumer open_consumer(const struct options *options)
 {
-    struct consumer consumer = {.options = options, .client = open_client(options, RD_KAFKA_CONSUMER, 0)};
+    struct options reading = *options;
+    if (is_through(options))
+        reading.topic = options->out_topic;
+    struct consumer consumer = {.options = options, .client = open_client(&reading, RD_KAFKA_CONSUMER, 0)};
     consumer.queue = rd_kafka_queue_new(consumer.client.handle);
+    int64_t from = is_through(options) ? RD_KAFKA_OFFSET_END : RD_KAFKA_OFFSET_BEGINNING;
     for (int i = 0; i < options->partitions; i++)
-        if (rd_kafka_consume_start_queue(consumer.client.topic, i, RD_KAFKA_OFFSET_BEGINNING, consumer.queue))
+        if (rd_kafka_consume_start_queue(consumer.client.topic, i, from, consumer.queue))
             fail("consume: %s", rd_kafka_err2str(rd_kafka_last_error()));
     consumer.stop_at = options->count ? options->count : __LONG_MAX__;
     return consumer;
@@ -176,11 +188,36 @@ static void close_consumer(struct consumer *consumer)
     close_client(consumer->client);
 }
 
+enum { DIGITS = 20 };            /* of a time in nanoseconds, as text; WORDS has a space there */
+
+static int in_key(const char *where)
+{
+    return !strcmp(where, "key");
+}
+
+/* When a received record was sent; 0 for one that does not say. */
+static uint64_t send_time(const struct options *options, const rd_kafka_message_t *message)
+{
+    uint64_t sent = 0;
+    if (!is_through(options)) {
+        memcpy(&sent, message->payload, sizeof sent);
+        return sent;
+    }
+    const char *text = in_key(options->found) ? message->key : message->payload;
+    size_t length = in_key(options->found) ? message->key_len : message->len;
+    for (size_t i = 0; i < DIGITS; i++) {
+        if (i == length || text[i] < '0' || text[i] > '9')
+            return 0;
+        sent = sent * 10 + (uint64_t)(text[i] - '0');
+    }
+    return sent;
+}
+
 /* Body of the consumer's thread. */
 static void *consume_all(void *argument)
 {
     struct consumer *consumer = argument;
-    int timed = !strcmp(consumer->options->mode, "e2e");
+    int timed = !strcmp(consumer->options->mode, "e2e") || is_through(consumer->options);
     rd_kafka_message_t *messages[1000];
     uint64_t start = 0, moved = now_ns();
     while (consumer->records < consumer->stop_at) {
@@ -199,12 +236,12 @@ static void *consume_all(void *argument)
             if (message->err && message->err != RD_KAFKA_RESP_ERR__PARTITION_EOF)
                 fail("consume: %s", rd_kafka_message_errstr(message));
             if (!message->err) {
+                uint64_t sent = timed ? send_time(consumer->options, message) : 0;
                 start = start ? start : now;
-                consumer->records++;
+                if (sent >= consumer->counted_from)
+                    consumer->records++;
                 consumer->bytes += (long)message->len;
-                if (timed) {
-                    uint64_t sent;
-                    memcpy(&sent, message->payload, sizeof sent);
+                if (sent) {
                     consumer->ready = 1;
                     if (consumer->measured_from && sent >= consumer->measured_from)
                         sample(&consumer->latencies, now_ns() - sent);
@@ -217,13 +254,32 @@ static void *consume_all(void *argument)
     return NULL;
 }
 
-static void send_stamped(const struct options *options, struct client *client)
+static const char WORDS[] = "that quick brown fox jumps over the lazy dog and runs on until the line is full ";
+
+static void send_stamped(const struct options *options, struct client *client, long number)
 {
-    char value[options->size];
-    memset(value, 'x', sizeof value);
+    char value[options->size], stamp[DIGITS + 1], user[32], *key = NULL;
     uint64_t now = now_ns();
-    memcpy(value, &now, sizeof now);
-    if (rd_kafka_produce(client->topic, 0, RD_KAFKA_MSG_F_COPY, value, sizeof value, NULL, 0, NULL))
+    int partition = (int)(number % options->partitions);
+    if (is_through(options)) {
+        snprintf(stamp, sizeof stamp, "%0*llu", DIGITS, (unsigned long long)now);
+        for (size_t i = 0; i < sizeof value; i++)
+            value[i] = WORDS[i % (sizeof WORDS - 1)];
+        if (!in_key(options->stamp))
+            memcpy(value, stamp, DIGITS);
+        if (in_key(options->stamp)) {
+            key = stamp;
+        } else if (options->keys) {
+            snprintf(user, sizeof user, "user%06ld", number % options->keys);
+            key = user;
+            partition = (int)(number % options->keys % options->partitions);
+        }
+    } else {
+        memset(value, 'x', sizeof value);
+        memcpy(value, &now, sizeof now);
+    }
+    if (rd_kafka_produce(client->topic, partition, RD_KAFKA_MSG_F_COPY, value, sizeof value, key, key ? strlen(key) : 0,
+                         NULL))
         fail("produce: %s", rd_kafka_err2str(rd_kafka_last_error()));
 }
 
@@ -232,29 +288,35 @@ static void run_e2e(const struct options *options)
     struct consumer consumer = open_consumer(options);
     struct client producer = open_client(options, RD_KAFKA_PRODUCER, 0);
     pthread_t thread;
+    if (is_through(options))
+        consumer.counted_from = UINT64_MAX;
     pthread_create(&thread, NULL, consume_all, &consumer);
     long sent = 0;
     for (uint64_t since = now_ns(); !consumer.ready; sent++) { /* the consumer's first fetch has to be under way */
         if ((double)(now_ns() - since) / 1e9 > options->timeout)
             fail("no record came through within %.0f s", options->timeout);
-        send_stamped(options, &producer);
+        send_stamped(options, &producer, sent);
         sleep_until(now_ns() + 20000000);
         rd_kafka_poll(producer.handle, 0);
     }
     uint64_t start = now_ns();
+    if (is_through(options)) {
+        consumer.counted_from = start;
+        sent = 0;
+    }
     consumer.measured_from = start + (uint64_t)(options->warmup * 1e9);
     long total = (long)((options->warmup + options->seconds) * options->rate);
     for (long i = 0; i < total; i++) {
         sleep_until(start + (uint64_t)((double)i * 1e9 / options->rate));
-        send_stamped(options, &producer);
+        send_stamped(options, &producer, i);
         rd_kafka_poll(producer.handle, 0);
     }
     if (rd_kafka_flush(producer.handle, (int)(options->timeout * 1e3)) || delivery_errors)
         fail("%d records not acknowledged, %ld failed", rd_kafka_outq_len(producer.handle), delivery_errors);
     consumer.stop_at = sent + total;
     pthread_join(thread, NULL);
-    printf("{\"mode\":\"e2e\",\"records\":%ld,\"samples\":%zu,\"seconds\":%.6f", sent + total, consumer.latencies.count,
-           (double)(now_ns() - start) / 1e9);
+    printf("{\"mode\":\"%s\",\"records\":%ld,\"samples\":%zu,\"seconds\":%.6f", options->mode, sent + total,
+           consumer.latencies.count, (double)(now_ns() - start) / 1e9);
     print_percentiles(&consumer.latencies);
     close_consumer(&consumer);
     close_client(producer);
@@ -269,7 +331,9 @@ void run_rdkafka(const struct options *options)
 {
     int produces = !strcmp(options->mode, "produce") || !strcmp(options->mode, "both");
     int consumes = !strcmp(options->mode, "consume") || !strcmp(options->mode, "both");
-    if (!strcmp(options->mode, "e2e")) {
+    if (is_through(options) && (!options->out_topic || options->size <= DIGITS)) {
+        fail("--out-topic is needed, and a --size above %d", DIGITS);
+    } else if (!strcmp(options->mode, "e2e") || is_through(options)) {
         run_e2e(options);
     } else if (!produces && !consumes) {
         fail("unknown mode: %s", options->mode);

@@ -9,12 +9,14 @@ from bench.__main__ import every_workload, options
 from bench.kafka import Kafka
 from bench.ottla import Ottla
 from bench.rounds import Measured
+from bench.streams.workloads import streams
 from bench.workloads import LOADED, Figure, Start
 
 FAST = Figure("produce-1k-1p.rate", "throughput", "produce 1 KiB", "MB/s", "higher")
 QUICK = Figure("start.seconds", "footprint", "start", "s", "lower")
 SLOW = Figure("consume-100b.rate", "throughput", "consume <100 B>", "k msg/s", "higher")
 ABOUT = {
+    "subject": "brokers",
     "taken": "2026-01-02",
     "repeats": 3,
     "full": True,
@@ -104,7 +106,7 @@ def test_the_chart_is_well_formed_and_puts_losses_left_of_the_line(sample):
 
 
 def test_every_bar_of_the_chart_is_a_figure_that_a_full_run_measures():
-    measured = {figure.key for workload in every_workload() for figure in workload.figures()}
+    measured = {figure.key for workload in [*every_workload(), *streams()] for figure in workload.figures()}
     measured |= {figure.key for figure in Start.figures} | {LOADED.key}
     assert set(chart.SHOWN) <= measured
 
@@ -127,7 +129,7 @@ def test_unknown_workloads_are_refused_with_the_known_ones(capsys):
     with pytest.raises(SystemExit):
         options(["--workloads", "produce-2k"])
     assert (
-        "no workload produce-2k; there are: standard, groups, transactions, restarts, start, produce-100b-1p"
+        "no workload produce-2k; there are: standard, groups, transactions, restarts, streams, start, produce-100b-1p"
         in capsys.readouterr().err
     )
 
