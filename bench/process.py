@@ -66,15 +66,20 @@ def _family(pid: int) -> Iterator[int]:
 
 def cpu_seconds(pid: int) -> float:
     """Processor seconds that a process and its children have used so far, user and system."""
-    return sum(time.clock_gettime((~member << 3) | CPUCLOCK_SCHED) for member in _family(pid))
+    total = 0.0
+    for member in _family(pid):
+        with contextlib.suppress(OSError):  # it has just ended
+            total += time.clock_gettime((~member << 3) | CPUCLOCK_SCHED)
+    return total
 
 
 def resident_bytes(pid: int) -> int:
     total = 0
     for member in _family(pid):
-        for line in Path(f"/proc/{member}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                total += int(line.split()[1]) * 1024
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{member}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    total += int(line.split()[1]) * 1024
     return total
 
 
