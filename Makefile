@@ -3,7 +3,7 @@
 # make spark  set up what pipelines need besides: PySpark (435 MB), Java, Spark's Kafka connector, our Scala classes
 # make demo   set up all of it, then show it: a broker, and the word count on Spark, with counts as they change
 # make test   set up everything that tests need, then lint, types, layers and tests
-# make bench  ottla and Apache Kafka side by side
+# make bench  ottla and Apache Kafka side by side; with ARGS=--streams ottla's streams and Kafka Streams
 # make clean  remove what was made (not ./data)
 
 PYTHON ?= python3
@@ -47,7 +47,7 @@ test: $(VENV)/.develops
 	@scripts/packages.sh kcat:kcat node:nodejs npm:npm
 	@$(MAKE) --no-print-directory build/.clients
 	@{ scripts/packages.sh javac:default-jdk-headless mvn:maven && $(BIN)/python -m bench.kafka && \
-		PYTHONPATH=tests:. $(BIN)/python -m support.zookeeper; } || \
+		$(BIN)/python -m bench.streams.engines && PYTHONPATH=tests:. $(BIN)/python -m support.zookeeper; } || \
 		echo "The tests that need Apache Kafka or ZooKeeper are skipped, unless CI is set." >&2
 	@$(BIN)/python -m ottla.pipelines.prepare --archive || \
 		echo "The tests that need Spark are skipped, unless CI is set." >&2

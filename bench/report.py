@@ -52,9 +52,11 @@ application that is warm. Cold start: from the start of the process until the fi
 
 Kafka Streams has its defaults but for: two threads (one for each core); at least once, a commit each second (by default
 results may come out 30 s late); both engines read committed records only; for latency, linger 0 and no record cache
-(by default 100 ms and 10 MB, which hold results back). ottla has its defaults. State is durable on both sides: Kafka
-Streams writes it to topics, ottla to Spark's checkpoint on the local disk. A ratio above 1 means that ottla does
-better."""
+(by default 100 ms and 10 MB, which hold results back). ottla has its defaults but for: for latency, batches that begin
+as soon as the last one is over (by default every 100 ms); in real-time mode a task slot for each partition. Spark's
+classes are loaded from an archive that `python -m ottla.pipelines.prepare --archive` has made. State is durable on
+both sides: Kafka Streams writes it to topics, ottla to Spark's checkpoint on the local disk. A ratio above 1 means that
+ottla does better."""
 PAGES = {
     "brokers": ("ottla and Apache Kafka on one machine", BROKERS, "bench"),
     "streams": ("ottla's streams and Kafka Streams on one machine", STREAMS, "bench-streams"),

@@ -13,7 +13,9 @@ Kafka Streams
   -Xmx                          none: a quarter of the memory is Java's default
 
 ottla
-  none: what `App` does by itself is what is measured
+  in latency runs               interval_ms 0 (100 is the default: how often a batch begins)
+  in real-time mode             a task slot for each partition, which it demands
+  Spark's classes come from an archive that `python -m ottla.pipelines.prepare --archive` has made.
 """
 
 from __future__ import annotations

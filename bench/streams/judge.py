@@ -24,7 +24,7 @@ from bench.wire import Admin
 INTERVAL = 0.02  # s between two looks at the end offsets
 QUIET = 0.4  # s without a change before the output is read
 READ_SIZE = 10_000
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def clients() -> Any:
@@ -150,8 +150,10 @@ class Watch:
         """When the first record was there."""
         deadline = time.monotonic() + patience
         while not self.look():
-            if not is_running() or time.monotonic() > deadline:
-                raise BenchError("no output")
+            if not is_running():
+                raise BenchError("the application has ended without output")
+            if time.monotonic() > deadline:
+                raise BenchError(f"no output within {patience:.0f} s")
             time.sleep(interval)
         return time.monotonic()
 

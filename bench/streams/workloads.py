@@ -220,7 +220,7 @@ class Latency:
             "stamp": stamp,
             "found": found,
             "keys": KEYS[self.topology] if stamp == "value" else 0,
-            "timeout": 60,
+            "timeout": 120,
         }
         values: dict[str, float] = {}
         with fresh_broker(stage, self.name) as broker:
