@@ -1,8 +1,8 @@
 """`python -m bench`: runs ottla and Apache Kafka side by side, prints the table, writes the result.
 
-A full run of both systems writes bench/result.json, docs/bench.md and docs/bench.svg; any other (--quick, --only,
---workloads) writes the same three under build/bench/. With --streams, ottla's streams and Kafka Streams are compared
-instead, in a run of its own since it takes an hour: bench/streams.json, docs/bench-streams.md and .svg.
+A full run of both systems writes bench/result.json, docs/bench.md and docs/bench.svg; any other (--quick, --scale,
+--only, --workloads) writes the same three under build/bench/. With --streams, ottla's streams and Kafka Streams are
+compared instead, in a run of its own since it takes long: bench/streams.json, docs/bench-streams.md and .svg.
 Exit status 1 when a workload failed.
 """
 
@@ -74,11 +74,16 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--workloads", help=f"comma-separated, of: {known}")
     parser.add_argument("--repeats", type=int, help="rounds to keep after the discarded one (3; 1 with --quick)")
     parser.add_argument("--quick", action="store_true", help="small sizes: does it work, not how fast is it")
+    parser.add_argument("--scale", type=float, help="sizes and times, as a share of the full ones (1; --quick: 0.02)")
     parser.add_argument("--compare", type=Path, metavar="RESULT.json", help="also print the change since that result")
     chosen = parser.parse_args(arguments)
     chosen.repeats = chosen.repeats or (1 if chosen.quick else 3)
     if chosen.repeats < 1:
         parser.error("--repeats starts at 1")
+    chosen.full = not (chosen.quick or chosen.only or chosen.workloads or chosen.scale)
+    chosen.scale = chosen.scale or (0.02 if chosen.quick else 1.0)
+    if not 0 < chosen.scale <= 1:
+        parser.error("--scale is above 0 and at most 1")
     chosen.names = named(chosen.workloads) if chosen.workloads else of_streams if chosen.streams else brokers
     unknown = [name for name in chosen.names if name not in (*brokers, *of_streams)]
     if unknown:
@@ -99,7 +104,6 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
-    full = not (chosen.quick or chosen.only or chosen.workloads)
     previous = json.loads(chosen.compare.read_text()) if chosen.compare else None
     build = ROOT / "build" / "bench"
     measure = measure_streams if chosen.streams else measure_brokers
@@ -118,11 +122,11 @@ def main() -> int:
         subject="streams" if chosen.streams else "brokers",
         taken=datetime.datetime.now(datetime.UTC).date().isoformat(),
         repeats=chosen.repeats,
-        full=full,
+        full=chosen.full,
         machine=machine.describe(),
         systems={system.name: {"label": system.label, "version": system.version()} for system in systems},
     )
-    write(result, *((ROOT / "bench", ROOT / "docs") if full else (build, build)))
+    write(result, *((ROOT / "bench", ROOT / "docs") if chosen.full else (build, build)))
     say("\n" + report.table(result))
     if previous:
         say("\n" + report.comparison(result, previous))
@@ -144,7 +148,7 @@ def measure_brokers(chosen: argparse.Namespace, build: Path, scratch: Path) -> t
         workloads=workloads,
         with_start=Start.name in chosen.names,
         repeats=chosen.repeats,
-        scale=0.02 if chosen.quick else 1.0,
+        scale=chosen.scale,
         settle=0.2 if chosen.quick else 1.0,
     )
     generator = LoadGenerator(build, raw_only=all(isinstance(workload, WITHOUT_RDKAFKA) for workload in workloads))
@@ -157,7 +161,7 @@ def measure_streams(chosen: argparse.Namespace, build: Path, scratch: Path) -> t
     plan = streams_rounds.Plan(
         workloads=[workload for workload in streams() if workload.name in chosen.names],
         repeats=chosen.repeats,
-        scale=0.02 if chosen.quick else 1.0,
+        scale=chosen.scale,
     )
     return engines, streams_rounds.run(engines, plan, broker, LoadGenerator(build), scratch, say)
 

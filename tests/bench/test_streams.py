@@ -226,6 +226,7 @@ def test_streams_are_a_family_and_a_run_of_their_own(capsys):
     assert options(["--workloads", "streams"]).names == options(["--streams"]).names == names
     assert options(["--workloads", "streams-map"]).streams
     assert not options([]).streams
+    assert (options(["--streams"]).full, options(["--streams", "--scale", "0.5"]).full) == (True, False)
     with pytest.raises(SystemExit):
         options(["--workloads", "streams,e2e-500"])
     assert "workloads of streams and of brokers do not go into one run" in capsys.readouterr().err
