@@ -12,7 +12,7 @@ import os
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -56,14 +56,31 @@ class Stderr:
 
     def _pass_on(self, ours: int) -> None:
         with open(ours, "rb") as lines:
-            for line in lines:
-                if line.startswith(CHATTER):
-                    continue
+            for line in _telling(lines):
                 with self._lock:
                     if self._held is not None:
                         self._held.append(line)
                         continue
                 _write(line)
+
+
+def _telling(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines without those that tell nobody anything: what every start says, and what a Python worker says whose
+    task was stopped while it wrote."""
+    trace: list[bytes] = []
+    for line in lines:
+        if line.startswith(b"Traceback (most recent call last)"):
+            yield from trace
+            trace = [line]
+        elif trace and line.startswith(b" "):
+            trace.append(line)
+        elif trace:
+            if not (line.startswith(b"BrokenPipeError") and any(b"pyspark/daemon.py" in entry for entry in trace)):
+                yield from (*trace, line)
+            trace = []
+        elif not line.startswith(CHATTER):
+            yield line
+    yield from trace
 
 
 def _write(line: bytes) -> None:

@@ -19,7 +19,7 @@ def create(plan: Plan, partitions: Mapping[str, int], client: Mapping[str, Any])
     """Make those that are missing, with as many partitions as the largest input. `partitions`: of existing topics."""
     largest = max((partitions.get(name, 1) for name in inputs(plan)), default=1)
     new = [
-        NewTopic(internal.topic, internal.partitions or largest, config=_config(node, internal.compacted))
+        NewTopic(internal.topic, internal.partitions or largest, config=_config(plan, node))
         for node, internal in plan.topics.items()
         if internal.topic not in partitions and not (isinstance(node, T.Through) and node.topic is not None)
     ]
@@ -54,12 +54,13 @@ def inputs(plan: Plan) -> list[str]:
     return list(dict.fromkeys(topic for node in sources for topic in node.topics))
 
 
-def _config(node: T.Node, compacted: bool) -> dict[str, str]:
-    if not compacted:
+def _config(plan: Plan, node: T.Node) -> dict[str, str]:
+    if not plan.topics[node].compacted:
         return {"retention.ms": "-1"}
     window = node.window if isinstance(node, T.Aggregate) else None
-    if window is None:
+    if window is None or any(node in query.read_back for query in plan.queries):
         return {"cleanup.policy": "compact"}
-    # closed windows would stay for ever: each is a key of its own
+    # Closed windows would stay for ever: each is a key of its own. Not where a query reads them: by the age of their
+    # records they could go before it has.
     retention = window.size_ms + window.grace_ms + 86_400_000
     return {"cleanup.policy": "compact,delete", "retention.ms": str(retention)}

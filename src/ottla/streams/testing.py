@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.streams.app import App
 
 TIMEOUT = 60.0
+FOR_EVER = {"retention.ms": "-1"}  # records of a test may be of any age
 
 
 class Record(NamedTuple):
@@ -211,7 +212,7 @@ class Driver:
 
     def _make_topics(self, partitions: int) -> None:
         there = self._admin.list_topics(timeout=TIMEOUT).topics
-        new = [NewTopic(topic, partitions) for topic in self._topics() if topic not in there]
+        new = [NewTopic(topic, partitions, config=FOR_EVER) for topic in self._topics() if topic not in there]
         for future in self._admin.create_topics(new).values() if new else ():
             future.result(TIMEOUT)
 

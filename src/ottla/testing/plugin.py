@@ -41,7 +41,8 @@ def ottla_shared_broker() -> Iterator[BrokerProcess]:
     """One broker for all tests of the session; give topics names of their own."""
     from ottla.testing.process import BrokerProcess
 
-    broker = BrokerProcess()
+    # tests write records of any age, and retention would take the old ones away
+    broker = BrokerProcess(overrides={"log.retention.check.interval.ms": "86400000"})
     broker.start()
     yield broker
     _close([broker])
