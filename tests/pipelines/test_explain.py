@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.explain import explain
-from ottla.pipelines.serdes import Int, Json, Long, convert
+from ottla.pipelines.serdes import Int, Json, Long, Text, convert
+from support.topic_streams import Place
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -61,8 +64,44 @@ def test_a_failing_python_function_is_named_with_its_line(frame: DataFrame) -> N
     assert line.endswith(f"test_explain.py, line {broken.func.__code__.co_firstlineno + 2})")
 
 
+def told(frame: DataFrame, checkpoint: Path) -> str | None:
+    """What is said of a run over what there is now; None if it goes well."""
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    try:
+        writer.trigger(availableNow=True).start().awaitTermination()
+    except StreamingQueryException as error:
+        return str(explain(error))
+    return None
+
+
+def test_records_and_topics_that_are_gone_are_named(place: Place) -> None:
+    kept, gone = place.topic("kept"), place.topic("gone")
+    for topic in (kept, gone):
+        place.send(topic, *[(b"k", b"v")] * 6)
+        assert told(place.stream(topic, Text, Text), place.directory / topic) is None
+    place.send(kept, *[(b"k", b"v")] * 6)
+    place.delete_records(kept, 9)
+    place.delete(gone)
+    lost = told(place.stream(kept, Text, Text), place.directory / kept) or ""
+    assert lost.startswith(f"records of {kept}-0 that the query had not read yet are gone")
+    deleted = told(place.stream(gone, Text, Text), place.directory / gone)
+    assert deleted == f"there is no {gone} to read from any more: create it again, or reset the application"
+
+
+def test_a_setting_that_kafka_refuses_is_named(place: Place) -> None:
+    topic = place.topic("in")
+    place.send(topic, (b"k", b"v"))
+    reader = place.stream(topic, Text, Text, options={"fetch.max.wait.ms": "soon"})
+    with pytest.raises(StreamingQueryException) as error:
+        place.rows(place.start(reader))
+    line = "Invalid value soon for configuration fetch.max.wait.ms: Not a number of type INT"
+    assert str(explain(error.value)) == line
+
+
 def test_what_is_not_known_keeps_its_first_line() -> None:
     assert str(explain(RuntimeError("\n  first \n second SQLSTATE: 42000"))) == "first"
     assert str(explain(RuntimeError())) == "RuntimeError"
+    java = "An error occurred while calling o2156.start.\n: java.io.IOException: Mkdirs failed to create x\n\tat a.b.C"
+    assert str(explain(RuntimeError(java))) == "Mkdirs failed to create x"
     ours = PipelineError("as it is")
     assert explain(ours) is ours

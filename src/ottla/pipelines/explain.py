@@ -61,6 +61,17 @@ def _field(found: re.Match[str]) -> str:
     return f"there is no field {found['name'].replace('`', '')}; there are {_listed(found['others'])}"
 
 
+def _deleted(found: re.Match[str]) -> str:
+    return f"there is no {found['names']} to read from any more: create it again, or reset the application"
+
+
+def _lost(found: re.Match[str]) -> str:
+    return (
+        f"records of {found['names']} that the query had not read yet are gone (by retention, or the topic was made "
+        "anew): reset the application, or read with options={'source.failOnDataLoss': 'false'}"
+    )
+
+
 def _listed(names: str) -> str:
     return ", ".join(re.findall(r"`([^`]+)`(?:,|$|\]|\.(?!`)|\s)", names.replace("`.`", "."))) or names.strip(" []")
 
@@ -87,17 +98,13 @@ KNOWN: list[tuple[str, Callable[[re.Match[str]], str]]] = [
     (r"\[DATATYPE_MISMATCH\.\w+\] (?P<what>.+?) SQLSTATE", lambda found: f"types do not fit: {found['what'].strip()}"),
     (r"\[CAST_INVALID_INPUT\] (?P<what>.+?)\. Correct", lambda found: f"a value does not fit: {found['what']}"),
     (r"\[CAST_OVERFLOW\] (?P<what>.+?)\. ", lambda found: f"a value does not fit: {found['what']}"),
+    (r"Partitions Set\((?P<names>.*?)\) have been deleted", _deleted),
+    (r"UnknownTopicOrPartitionException.*?Subscribe\[(?P<names>.*?)\]", _deleted),
     (
-        r"UnknownTopicOrPartitionException|\[?KAFKA_DATA_LOSS\.TOPIC_PARTITIONS_DELETED|Unable to get .*?topic",
-        lambda found: "a topic that the query reads is gone: create it again, or give the application a new checkpoint",
+        r"Timeout of \d+ms expired before the position for partition (?P<names>\S+)",
+        lambda found: f"{found['names']} cannot be read: its topic is gone, or the broker that has it does not answer",
     ),
-    (
-        r"KAFKA_DATA_LOSS|Some data may have been lost because they are not available in Kafka",
-        lambda found: (
-            "records that the query had not read yet are gone from their topic (retention, or the topic was made "
-            "anew): reset the application, or read with options={'source.failOnDataLoss': 'false'}"
-        ),
-    ),
+    (r"Some data may have been lost.*?topic.partition (?P<names>\S+)", _lost),
     (
         r"Timed out waiting for a node assignment|Failed to create new KafkaAdminClient|No resolvable bootstrap",
         lambda found: "the brokers do not answer: see that they run and that bootstrap names them",
@@ -114,5 +121,17 @@ KNOWN: list[tuple[str, Callable[[re.Match[str]], str]]] = [
 
 
 def _first_line(text: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    """The fault without what Spark, py4j and Java put before it."""
+    for before in WRAPPING:
+        text = re.sub(before, "", text.strip(), count=1, flags=re.DOTALL)
+    line = text.strip().partition("\n")[0].strip()
     return re.sub(r"\s*SQLSTATE: \w+\s*$", "", line)
+
+
+WRAPPING = [
+    r"^An error occurred while calling \S+\n: ",
+    r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ",
+    r"^Job aborted due to stage failure: .*?most recent failure: .*?\(.*? executor \w+\): ",
+    r"^(?:[a-z]\w*\.)+[A-Z]\w*: ",
+    r"^\[[A-Z][A-Z_.]+\] ",
+]
