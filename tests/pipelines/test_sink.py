@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 
 from ottla.testing import BrokerProcess
+from support.apache_kafka import ApacheKafka, reason_to_skip
 from support.consoles import fresh
 from support.pipeline_topics import Topics
 from support.tools import Tool
@@ -55,6 +57,7 @@ class Pipeline:
 
     def run(self, frame: DataFrame | None = None, delivery: str = "exactly_once", **more: Any) -> None:
         from ottla.pipelines import sink
+        from ottla.pipelines.explain import explain
 
         query = sink.write(
             self.rows() if frame is None else frame,
@@ -68,7 +71,7 @@ class Pipeline:
         try:
             query.awaitTermination()
         except Exception as error:
-            raise sink.failure(query) or error from None
+            raise explain(error, query.name) from None
 
     def forget_end_of(self, batch: int) -> None:
         """As if the driver had died when the batch was written and not yet noted as done."""
@@ -287,6 +290,31 @@ class TestTasksOnSeveralExecutors:
         self.assert_written()
 
 
+def test_an_apache_kafka_will_do(spark: SparkSession, tmp_path: Path) -> None:
+    if (reason := reason_to_skip()) is not None:
+        if os.environ.get("CI"):
+            pytest.fail(f"in CI the tests with Apache Kafka must run: {reason}")
+        pytest.skip(reason)
+    (tmp_path / "kafka").mkdir()
+    kafka = ApacheKafka(tmp_path / "kafka")
+    try:
+        kafka.start()
+        topics = Topics(kafka.bootstrap)
+        pipeline = Pipeline(spark, topics, tmp_path / "checkpoint")
+        TestABatchThatIsRunAgain().test_writes_the_tasks_that_were_not_written(pipeline)
+        executors = [Executor(spark, topics, fresh("query"), topic := topics.make())]
+        executors.append(Executor(spark, topics, executors[0].options.query(), topic))
+        lost = executors[0].task(0, "x")
+        executors[1].task(0, "x").commit()
+        with pytest.raises(Exception, match="has taken over"):
+            lost.commit()
+        lost.abort()
+        executors[0].task(1, "y").commit()
+        assert topics.values(topic) == ["x", "y"]
+    finally:
+        kafka.kill()
+
+
 def test_the_group_of_the_markers_has_no_lag(pipeline: Pipeline) -> None:
     for value in "ab":
         pipeline.topics.fill(pipeline.input, [value])
@@ -336,6 +364,16 @@ class TestErrors:
         pipeline.topics.fill(pipeline.input, ["a"])
         said = self.failing(pipeline, [f"'{pipeline.output}' as topic", "value", "7 as partition"])
         assert f"partition 7 of topic {pipeline.output}, which has 2 partitions" in said
+
+    @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+    def test_a_broker_that_is_not_there(self, pipeline: Pipeline, delivery: str) -> None:
+        pipeline.topics.fill(pipeline.input, ["a"])
+        frame = pipeline.rows()
+        pipeline.topics = Topics("127.0.0.1:1")
+        from ottla.pipelines.errors import PipelineError
+
+        with pytest.raises(PipelineError, match=r"^query \S+: the brokers at 127.0.0.1:1 do not answer.*$"):
+            pipeline.run(frame, delivery, options={"max.block.ms": "1500"})
 
     def test_a_row_without_a_topic(self, pipeline: Pipeline) -> None:
         pipeline.topics.fill(pipeline.input, ["a"])

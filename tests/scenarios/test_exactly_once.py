@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.ti
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "4"))
 SEED = int(os.environ.get("OTTLA_SEED", "0"))
-LONGEST = 4.0  # seconds until a driver is killed at random
+LONGEST = 2.0  # seconds until a driver is killed at random
 TASKS = 3
 
 
@@ -66,11 +66,15 @@ def before_the_note(copying: Copying, dice: random.Random) -> None:
 
 
 def at_random(copying: Copying, dice: random.Random) -> None:
+    """At any moment from when a batch has begun."""
+    before = copying.newest("commits")
     driver = copying.start()
+    copying.feed()
+    copying.until(lambda: copying.newest("offsets") > before)
     end = time.monotonic() + dice.uniform(0, LONGEST)
     while time.monotonic() < end:
         copying.feed(dice.randrange(3, 1000))
-        time.sleep(dice.uniform(0, 0.2))
+        time.sleep(dice.uniform(0, 0.1))
     copying.kill(driver)
 
 
@@ -80,7 +84,9 @@ def test_drivers_that_are_killed_leave_each_record_once(ottla_shared_broker: Bro
     with Copying(Topics(ottla_shared_broker.bootstrap), tmp_path, partitions=TASKS) as copying:
         for kill in itertools.islice(points, KILLS):
             kill(copying, dice)
-            print(f"{kill.__name__}: {copying.fed} records fed, batch {copying.newest('offsets')}", flush=True)
+            begun, written = copying.newest("offsets"), copying.written()
+            done = "done" if copying.is_idle() else f"begun, tasks written: {sorted(written)}"
+            print(f"{kill.__name__}: {copying.fed} records fed, batch {begun} {done}", flush=True)
         copying.finish()
         assert copying.difference() == (0, 0)
 

@@ -8,12 +8,13 @@ by the key), `headers` (array<struct<key string, value binary>>) and `timestamp`
                    each row once. Asks of the query that a batch that is run again has the same rows in the same tasks:
                    no random repartition, no coalesce, and the order of tasks that `ottla.Source` keeps.
 
+What fails while the query runs is put in words by explain.py.
+
 Spark's real-time mode takes only Spark's own Kafka sink: at least once, and no timestamps.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -37,7 +38,6 @@ Delivery = Literal["at_least_once", "exactly_once"]
 Mode = Literal["append", "update"]
 
 FORMAT = "ottla.Sink"
-_FAILURE = re.compile(r"ottla\.SinkFailure: (.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +115,6 @@ def _triggered(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:
             return writer.trigger(availableNow=True)
         case RealTime(checkpoints):
             return writer.trigger(realTime=checkpoints)  # type: ignore[call-overload, no-any-return]
-
-
-def failure(query: StreamingQuery) -> PipelineError | None:
-    """What made the query fail, if it was the sink: one line, without Spark's own."""
-    error = query.exception()
-    found = _FAILURE.search(str(error)) if error is not None else None
-    return PipelineError(f"query {query.name}: {found[1]}") if found else None
 
 
 def _check_columns(schema: StructType, query: str) -> None:

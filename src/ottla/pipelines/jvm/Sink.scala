@@ -1,5 +1,6 @@
 package ottla
 
+import java.time.Duration
 import java.{util => ju}
 
 import scala.jdk.CollectionConverters._
@@ -57,6 +58,9 @@ case class SinkOptions(
     topic: Option[String]) {
   def bootstrap: String = producer("bootstrap.servers")
 
+  /** How long brokers may take to answer. */
+  def patience: Duration = Duration.ofMillis(producer("max.block.ms").toLong)
+
   /** The settings that reach the brokers, for clients that do not produce. */
   def reach: Map[String, String] = producer.filter { case (name, _) =>
     name == "bootstrap.servers" || name == "client.dns.lookup" || SinkOptions.Security.exists(name.startsWith)
@@ -69,11 +73,13 @@ object SinkOptions {
   // Batches are sent when full, or when the task's last row is in: a long linger costs no time.
   private val Defaults = Map(
     "acks" -> "all",
+    "max.block.ms" -> "60000",
     "linger.ms" -> "100",
     "batch.size" -> (256 * 1024).toString,
-    "buffer.memory" -> (64 * 1024 * 1024).toString,
+    "buffer.memory" -> (32 * 1024 * 1024).toString,
     "transaction.timeout.ms" -> "600000" // a task may take that long; its successor ends what it left open
   )
+  private val OwnProducer = Map("buffer.memory" -> (8 * 1024 * 1024).toString) // of which there is one for each task
   private val Fixed = Map(
     "key.serializer" -> "org.apache.kafka.common.serialization.ByteArraySerializer",
     "value.serializer" -> "org.apache.kafka.common.serialization.ByteArraySerializer"
@@ -91,7 +97,8 @@ object SinkOptions {
     val query = options.getOrDefault("query", "")
     if (delivery == "exactly_once" && query.isEmpty)
       throw new SinkFailure("exactly_once needs the option query: the name of the query, its own in the cluster")
-    SinkOptions(Defaults ++ kafka ++ Fixed, delivery == "exactly_once", query, Option(options.get("topic")))
+    val defaults = if (delivery == "exactly_once") Defaults ++ OwnProducer else Defaults
+    SinkOptions(defaults ++ kafka ++ Fixed, delivery == "exactly_once", query, Option(options.get("topic")))
   }
 }
 
@@ -129,7 +136,9 @@ class AtLeastOnceWriter(options: SinkOptions, columns: Columns) extends DataWrit
 
   override def write(row: InternalRow): Unit = {
     if (sender == null) {
-      shared = SharedProducers.take(options)
+      shared =
+        try SharedProducers.take(options)
+        catch { case error: Exception => throw SinkFailure.of(error, null, options) }
       sender = new Sender(shared.producer, columns, options)
     }
     sender.send(row)

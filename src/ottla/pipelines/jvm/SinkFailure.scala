@@ -2,6 +2,8 @@ package ottla
 
 import java.util.concurrent.ExecutionException
 
+import org.apache.kafka.common.KafkaException
+import org.apache.kafka.common.config.ConfigException
 import org.apache.kafka.common.errors._
 
 /** What went wrong in the sink, in one line for the person who runs the query. */
@@ -13,6 +15,8 @@ object SinkFailure {
   def of(error: Throwable, topic: String, options: SinkOptions): SinkFailure = error match {
     case failure: SinkFailure => failure
     case wrapped: ExecutionException if wrapped.getCause != null => of(wrapped.getCause, topic, options)
+    case _: KafkaException if error.getCause.isInstanceOf[ConfigException] =>
+      new SinkFailure(s"the settings of the sink do not do: ${error.getCause.getMessage}", error)
     case _ => new SinkFailure(words(error, topic, options), error)
   }
 
@@ -28,7 +32,7 @@ object SinkFailure {
       case _: GroupAuthorizationException => s"not authorised to use the group ${Markers.group(options.query)}"
       case _: ClusterAuthorizationException => s"not authorised by the cluster at ${options.bootstrap}: $said"
       case _: AuthenticationException => s"the brokers at ${options.bootstrap} do not let us in: $said"
-      case _: UnknownTopicOrPartitionException | _: InvalidTopicException => OutputTopics.missing(topic, options)
+      case _: UnknownTopicOrPartitionException | _: InvalidTopicException => OutputTopic.missing(topic, options)
       case _: InvalidTxnTimeoutException =>
         s"kafka.transaction.timeout.ms of ${options.producer("transaction.timeout.ms")} is more than the brokers " +
           "allow (transaction.max.timeout.ms)"

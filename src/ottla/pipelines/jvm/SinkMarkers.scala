@@ -1,6 +1,6 @@
 package ottla
 
-import java.util.concurrent.{ConcurrentHashMap, ExecutionException}
+import java.util.concurrent.ExecutionException
 
 import scala.jdk.CollectionConverters._
 
@@ -33,18 +33,17 @@ object Marker {
 class Markers(options: SinkOptions) {
   private val admin = Clients.admin(options)
 
-  /** Sees to it that there is a partition for each task. */
-  def provide(tasks: Int): Unit =
-    if (Markers.partitions.getOrDefault(options.bootstrap, 0) < tasks) {
-      val there = answer(count()).getOrElse(0)
-      if (there == 0) answer(attempt {
-        admin.createTopics(java.util.List.of(new NewTopic(Markers.Topic, Math.max(tasks, 8), -1.toShort))).all.get
-      })
-      else if (there < tasks) answer(attempt {
-        admin.createPartitions(java.util.Map.of(Markers.Topic, NewPartitions.increaseTo(tasks))).all.get
-      })
-      Markers.partitions.put(options.bootstrap, tasks)
+  /** Sees to it that there is a partition for each task; how many there are. */
+  def provide(tasks: Int): Int = answer {
+    val there = count()
+    if (there == 0) attempt {
+      admin.createTopics(java.util.List.of(new NewTopic(Markers.Topic, Math.max(tasks, 8), -1.toShort))).all.get
     }
+    else if (there < tasks) attempt {
+      admin.createPartitions(java.util.Map.of(Markers.Topic, NewPartitions.increaseTo(tasks))).all.get
+    }
+    Math.max(there, tasks)
+  }
 
   /** The last batch of this checkpoint that each task has written. What is not yet settled is not among them. */
   def all(id: String): Map[Int, Long] = answer {
@@ -63,11 +62,9 @@ class Markers(options: SinkOptions) {
     Marker.of(told.partitionsToOffsetAndMetadata(group).get.get(place))
   }
 
-  private def count(): Option[Int] =
-    try {
-      val told = admin.describeTopics(java.util.List.of(Markers.Topic)).allTopicNames.get
-      Some(told.get(Markers.Topic).partitions.size)
-    } catch { case error: ExecutionException if error.getCause.isInstanceOf[UnknownTopicOrPartitionException] => None }
+  private def count(): Int =
+    try admin.describeTopics(java.util.List.of(Markers.Topic)).allTopicNames.get.get(Markers.Topic).partitions.size
+    catch { case error: ExecutionException if error.getCause.isInstanceOf[UnknownTopicOrPartitionException] => 0 }
 
   /** Somebody else may have done it meanwhile. */
   private def attempt(create: => Any): Unit =
@@ -92,7 +89,6 @@ class Markers(options: SinkOptions) {
 
 object Markers {
   val Topic = "__ottla_markers"
-  private val partitions = new ConcurrentHashMap[String, Int] // of the topic, at least; by bootstrap
 
   def group(query: String): String = s"$query-exactly-once"
   def place(task: Int): TopicPartition = new TopicPartition(Topic, task)

@@ -101,9 +101,10 @@ object Columns {
 /** Sends the rows of one task; the first record that fails, fails the task. */
 class Sender(producer: KafkaProducer[Array[Byte], Array[Byte]], columns: Columns, options: SinkOptions) {
   @volatile private var failed: SinkFailure = _
-  private var lastTopic: UTF8String = _ // most rows go where the row before went
-  private var lastName: String = columns.fixedTopic.map(known).orNull
-  private val names = new java.util.HashMap[UTF8String, String]
+  private val topics = new java.util.HashMap[UTF8String, OutputTopic]
+  private var lastName: UTF8String = _ // most rows go where the row before went
+  private var last: OutputTopic = _
+  private lazy val fixed = columns.fixedTopic.map(new OutputTopic(_, options))
 
   private val callback = new Callback {
     override def onCompletion(at: RecordMetadata, error: Exception): Unit =
@@ -111,42 +112,37 @@ class Sender(producer: KafkaProducer[Array[Byte], Array[Byte]], columns: Columns
   }
 
   def send(row: InternalRow): Unit = {
-    if (failed != null) throw failed
+    check()
     val topic = topicOf(row)
     val partition = columns.partitionOf(row)
-    if (partition != null) OutputTopics.check(topic, partition, options)
+    if (partition != null) topic.check(partition)
     val record = new ProducerRecord(
-      topic, partition, columns.timestampOf(row), columns.keyOf(row), columns.valueOf(row), columns.headersOf(row))
+      topic.name, partition, columns.timestampOf(row), columns.keyOf(row), columns.valueOf(row), columns.headersOf(row))
     try producer.send(record, callback)
-    catch { case error: Exception => throw SinkFailure.of(error, topic, options) }
+    catch { case error: Exception => throw SinkFailure.of(error, topic.name, options) }
   }
 
   /** Returns when all that was sent is acknowledged. */
   def flush(): Unit = {
     if (failed == null) producer.flush()
-    if (failed != null) throw failed
+    check()
   }
 
   def check(): Unit = if (failed != null) throw failed
 
-  private def topicOf(row: InternalRow): String =
-    if (columns.topic < 0 || row.isNullAt(columns.topic)) columns.fixedTopic.getOrElse(
-      throw new SinkFailure("a row's topic is null: each row must say its topic"))
+  private def topicOf(row: InternalRow): OutputTopic =
+    if (columns.topic < 0 || row.isNullAt(columns.topic))
+      fixed.getOrElse(throw new SinkFailure("a row's topic is null: each row must say its topic"))
     else {
-      val topic = row.getUTF8String(columns.topic)
-      if (topic != lastTopic) {
-        lastName = names.get(topic)
-        lastTopic = topic.copy() // the row's memory is used again
-        if (lastName == null) {
-          lastName = known(topic.toString)
-          names.put(lastTopic, lastName)
+      val name = row.getUTF8String(columns.topic)
+      if (name != lastName) {
+        last = topics.get(name)
+        if (last == null) {
+          last = new OutputTopic(name.toString, options)
+          topics.put(name.copy(), last) // the row's memory is used again
         }
+        lastName = name.copy()
       }
-      lastName
+      last
     }
-
-  private def known(topic: String): String = {
-    OutputTopics.check(topic, 0, options)
-    topic
-  }
 }

@@ -18,23 +18,34 @@ import org.apache.spark.sql.connector.write.streaming.{StreamingDataWriterFactor
   * `id`: Spark's id of the query, which lies in its checkpoint.
   */
 class ExactlyOnce(options: SinkOptions, columns: Columns, id: String) extends StreamingWrite {
-  override def createStreamingWriterFactory(info: PhysicalWriteInfo): StreamingDataWriterFactory = {
+  override def createStreamingWriterFactory(info: PhysicalWriteInfo): StreamingDataWriterFactory = try {
     val batch = SparkContext.getOrCreate().getLocalProperty("streaming.sql.batchId").toLong
-    val markers = new Markers(options)
-    markers.provide(info.numPartitions)
-    val written =
-      if (Option(ExactlyOnce.lastBatch.get(id)).contains(batch - 1)) Set.empty[Int]
-      else ExactlyOnce.written(markers.all(id), batch, options.query)
+    val run = Option(ExactlyOnce.runs.get(id)).filter(_.done == batch - 1)
+    val places = run.map(_.places).filter(_ >= info.numPartitions).getOrElse(markers.provide(info.numPartitions))
+    val written = if (run.isEmpty) ExactlyOnce.written(markers.all(id), batch, options.query) else Set.empty[Int]
+    ExactlyOnce.runs.put(id, ExactlyOnce.Run(batch - 1, places))
     ExactlyOnceFactory(options, columns, id, written)
+  } catch {
+    // of what fails in the driver Spark keeps only the message: explain.py finds it by its beginning
+    case error: Exception => throw new SinkFailure(s"OTTLA: ${SinkFailure.of(error, null, options).getMessage}", error)
   }
 
   override def useCommitCoordinator(): Boolean = false // transactions do that: a second writer fences the first
-  override def commit(batch: Long, messages: Array[WriterCommitMessage]): Unit = ExactlyOnce.lastBatch.put(id, batch)
-  override def abort(batch: Long, messages: Array[WriterCommitMessage]): Unit = ExactlyOnce.lastBatch.remove(id)
+
+  override def commit(batch: Long, messages: Array[WriterCommitMessage]): Unit =
+    ExactlyOnce.runs.computeIfPresent(id, (_, run) => run.copy(done = batch))
+
+  override def abort(batch: Long, messages: Array[WriterCommitMessage]): Unit = ExactlyOnce.runs.remove(id)
+
+  private def markers = new Markers(options)
 }
 
 object ExactlyOnce {
-  private val lastBatch = new ConcurrentHashMap[String, Long] // that this driver has seen through, by query
+
+  /** `done`: the batch that this driver has seen through last; `places`: partitions of the marker topic. */
+  private case class Run(done: Long, places: Int)
+
+  private val runs = new ConcurrentHashMap[String, Run] // by the query's id
 
   private def written(markers: Map[Int, Long], batch: Long, query: String): Set[Int] = {
     markers.values.maxOption.filter(_ > batch).foreach { newest =>
@@ -161,24 +172,28 @@ object TaskProducer {
 }
 
 /** An executor's producers between batches. One that a task uses is not among them, so a second task of that number
-  * makes its own and bars the first.
+  * makes its own and bars the first. Those that nobody takes for a while are closed: each holds on to memory.
   */
 object TaskProducers {
   private val AtMost = 256
-  private val Fresh = Duration.ofMinutes(10).toNanos // brokers forget ids that are not used for days
   private val idle = mutable.LinkedHashMap[(SinkOptions, Int), TaskProducer]() // the longest idle first
+  Clients.sweep(before => leave(idle.values.filter(_.since < before)))
 
   def take(options: SinkOptions, task: Int): Option[TaskProducer] = synchronized(idle.remove((options, task)))
 
   def keep(producer: TaskProducer): Unit = {
-    val old = synchronized {
-      producer.since = System.nanoTime
-      val before = idle.put((producer.options, producer.task), producer)
-      val stale = idle.values.takeWhile(_.since < producer.since - Fresh).toList
-      val surplus = idle.values.slice(stale.size, stale.size + idle.size - stale.size - AtMost).toList
-      (stale ++ surplus).foreach(one => idle.remove((one.options, one.task)))
-      before ++ stale ++ surplus
+    producer.since = System.nanoTime
+    leave(idle.get((producer.options, producer.task)))
+    synchronized(idle.put((producer.options, producer.task), producer))
+    leave(idle.values.take(idle.size - AtMost))
+  }
+
+  private def leave(some: => Iterable[TaskProducer]): Unit = {
+    val left = synchronized {
+      val found = some.toList
+      found.foreach(producer => idle.remove((producer.options, producer.task)))
+      found
     }
-    old.foreach(_.client.close(Duration.ZERO))
+    left.foreach(_.client.close(Duration.ZERO))
   }
 }
