@@ -29,6 +29,7 @@ Start = Literal["earliest", "latest"] | datetime.datetime | Mapping[str, Mapping
 EARLIEST, LATEST = -2, -1  # as offsets
 CONSUMER = {
     "fetch.max.wait.ms": "20",  # a batch waits for its slowest partition
+    "max.poll.records": "5000",  # of 500, a third more processor time in Spark and twice that of the broker
     "isolation.level": "read_committed",
     "allow.auto.create.topics": "false",
 }
