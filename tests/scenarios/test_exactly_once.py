@@ -1,6 +1,7 @@
 """kill -9 of drivers and executors that write exactly once: each record is there once afterwards.
 
-OTTLA_KILLS says how many drivers are killed, and OTTLA_SEED seeds the dice of the random ones.
+OTTLA_KILLS says how many drivers are killed, and OTTLA_SEED seeds the dice of the random ones. With ten or more an
+executor is frozen too, which takes a while: it must first be given up.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from support.process_tree import send
 from support.standalone import Standalone
 
 pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark-processes"), pytest.mark.timeout(1800)]
 
-KILLS = int(os.environ.get("OTTLA_KILLS", "4"))
+KILLS = int(os.environ.get("OTTLA_KILLS", "3"))
 SEED = int(os.environ.get("OTTLA_SEED", "0"))
 LONGEST = 2.0  # seconds until a driver is killed at random
 TASKS = 3
@@ -92,7 +93,7 @@ def test_drivers_that_are_killed_leave_each_record_once(ottla_shared_broker: Bro
 
 
 def test_executors_that_are_lost_leave_each_record_once(ottla_shared_broker: BrokerProcess, tmp_path: Path) -> None:
-    """One is killed amid a task, one is frozen and wakes when another has done its task, one goes with its worker."""
+    """One is killed amid a task, one goes with its worker; one may be frozen, and wakes when its task is done."""
     with (
         Standalone(tmp_path) as cluster,
         Copying(
@@ -116,15 +117,16 @@ def test_executors_that_are_lost_leave_each_record_once(ottla_shared_broker: Bro
         copying.release()
         copying.until(copying.is_copied)
 
-        copying.hold(*range(TASKS))
-        copying.feed()
-        copying.until(lambda: bool(first.executors))
-        copying.until_held(0, 1)
-        frozen = first.executors
-        send(frozen, signal.SIGSTOP)
-        copying.release()
-        copying.until(copying.is_copied)
-        send(frozen, signal.SIGCONT)
+        if KILLS >= 10:
+            copying.hold(*range(TASKS))
+            copying.feed()
+            copying.until(lambda: bool(first.executors))
+            copying.until_held(0, 1)
+            frozen = first.executors
+            send(frozen, signal.SIGSTOP)
+            copying.release()
+            copying.until(copying.is_copied)
+            send(frozen, signal.SIGCONT)
 
         copying.feed()
         second.kill()
