@@ -103,7 +103,7 @@ def test_joined_tables_change_with_each_side(feed: Feed, run: Run) -> None:
     feed.add(left=[("a", None, 30), ("b", None, 30)])
     assert join.rows() == [("a", None, None, 30)]  # b was never joined: nothing to delete
     feed.add(left=[("a", "2", 15)])
-    assert join.rows() == [("a", "2", "y", 20)]
+    assert join.rows() == [("a", "2", "y", 21)]
 
 
 @pytest.mark.parametrize(

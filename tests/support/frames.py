@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,10 @@ class Running:
         self.start()
 
     def start(self) -> None:
-        writer = self._frame().writeStream.outputMode(self._mode).option("checkpointLocation", str(self._checkpoint))
-        self.query = writer.foreachBatch(self._take).start()
+        frame = self._frame()
+        writer = frame.writeStream.outputMode(self._mode).option("checkpointLocation", str(self._checkpoint))
+        with _one_partition(frame.sparkSession):
+            self.query = writer.foreachBatch(self._take).start()
 
     def restart(self) -> None:
         self.query.stop()
@@ -85,6 +88,17 @@ class Running:
             for progress in self.query.recentProgress
             for operator in progress["stateOperators"]
         )
+
+
+@contextmanager
+def _one_partition(spark: SparkSession) -> Iterator[None]:
+    """Few records need no two; a query keeps what was set when it started."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def plain(cell: Any) -> Any:

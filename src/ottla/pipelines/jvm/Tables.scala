@@ -89,10 +89,10 @@ final class TableTable(keys: Cell, sides: Array[Cell], needLeft: Boolean, needRi
       val side = row.getByte(Turns.Side).toInt
       val other = 1 - side
       val value = sides(side)(row, Turns.First + side)
+      times(side) = row.getLong(Turns.Time)
       if (!sides(side).same(values(side), value)) {
         val before = joined
         values(side) = value
-        times(side) = row.getLong(Turns.Time)
         val time = if (!has(other)) times(side) else math.max(times(side), times(other))
         if (joined) results += InternalRow(key, values(0), values(1), time)
         else if (before) results += InternalRow(key, null, null, time)
