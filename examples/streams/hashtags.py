@@ -5,10 +5,7 @@ step of the final counts: all hashtags of a minute come together under the minut
 them are the trends.
 """
 
-from pyspark.sql import functions as F
-
-from ottla.streams import App, Json, Text, native, tumbling
-from ottla.streams.operators import top_n
+from ottla.streams import App, Json, Text, top_n, tumbling
 
 app = App("hashtags")
 
@@ -21,9 +18,7 @@ minutes.count("HashtagCounts").to("hashtag_counts")
 
 counted = minutes.final().count(name="minute").to_stream()
 named = counted.map(("date_format(key.start, 'yyyy-MM-dd HH:mm')", "struct(key.key as tag, value as count)"))
-trends = named.group_by_key().aggregate(
-    native(lambda value: top_n(value["tag"], F.struct(value["count"], value["tag"]), 3)), name="trends"
-)
+trends = named.group_by_key().aggregate(top_n("value.tag", by="value.count", n=3), name="trends")
 trends.to("hashtag_trends")
 
 if __name__ == "__main__":

@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from ottla.streams import App, Json, Long, Text, WindowedKey, hopping, session, sliding, tumbling
+from ottla.streams import (
+    App,
+    Json,
+    Long,
+    PipelineError,
+    Text,
+    WindowedKey,
+    hopping,
+    session,
+    sliding,
+    top_n,
+    tumbling,
+)
 from ottla.streams.testing import Driver
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -151,3 +163,41 @@ def test_one_aggregate_feeds_another(ottla_streams: Streams) -> None:
     for word in ("one", "two", "two", "four"):
         driver.send("in", word)
     assert sorted(driver.read("out"))[-2:] == [("3", 2), ("4", 1)]
+
+
+GAINS = (("b", 3), ("a", 1), ("c", None), ("d", 2), ("a2", 2), ("e", -1))
+
+
+def test_the_best_of_a_key_are_one_aggregate_among_others(ottla_streams: Streams) -> None:
+    app = App("aggregates")
+    grouped = app.stream("in", value=Json("symbol string, gain int")).group_by_key()
+    grouped.aggregate(best=top_n("value.symbol", by="value.gain", n=3), n="count(*)", name="best").to("out")
+    grouped.aggregate(top_n("value", by="value.gain", n=1, lowest=True), name="worst").to("worst")
+    driver = ottla_streams(app)
+    for symbol, gain in GAINS:
+        driver.send("in", {"symbol": symbol, "gain": gain}, key="k")
+    assert driver.read("out") == [("k", {"best": ["b", "a2", "d"], "n": 6})]
+    assert driver.read("worst") == [("k", [{"symbol": "e", "gain": -1}])]
+    driver.send("in", {"symbol": "f", "gain": 9}, key="k")
+    assert driver.read("out") == [("k", {"best": ["f", "b", "a2"], "n": 7})]
+
+
+def test_the_best_of_windows_whose_values_are_at_hand_are_the_same(ottla_streams: Streams) -> None:
+    app = App("aggregates")
+    stream = app.stream("in", value=Json("symbol string, gain int"))
+    grouped = stream.group_by_key().windowed_by(session(seconds=10, grace=60))
+    both = {n: top_n("value.symbol", by="value.gain", n=3, lowest=n == "worst") for n in ("best", "worst")}
+    grouped.aggregate(**both).to("out")
+    driver = ottla_streams(app)
+    for second, (symbol, gain) in enumerate(GAINS, 1):
+        driver.send("in", {"symbol": symbol, "gain": gain}, key="k", timestamp=1_000 * second)
+    driver.send("in", {"gain": 2}, key="k", timestamp=9_000)  # without a symbol: before the others that gained 2
+    ((_, value),) = driver.read("out")
+    assert value == {"best": ["b", None, "a2"], "worst": ["e", "a", None]}
+
+
+def test_a_top_of_none_is_refused() -> None:
+    with pytest.raises(PipelineError, match="top_n keeps n values, 1 or more, not 0"):
+        top_n("value", by="value.gain", n=0)
+    with pytest.raises(PipelineError, match="top_n takes expressions or columns, not"):
+        top_n(lambda value: value, by="value.gain", n=1)  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from ottla.pipelines.serdes import (
     Windowed,
     WindowedKey,
 )
+from ottla.streams.aggregate_functions import top_n
 from ottla.streams.app import App
 from ottla.streams.functions import native
 from ottla.streams.processors import Processor
@@ -60,6 +61,7 @@ __all__ = [
     "session",
     "skip",
     "sliding",
+    "top_n",
     "tumbling",
     "within",
 ]

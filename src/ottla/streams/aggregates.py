@@ -26,8 +26,9 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.serdes import Int, Long, Serde, Windowed
 from ottla.streams import operators, processors, python_stage, steps
 from ottla.streams import topology as T
+from ottla.streams.aggregate_functions import Best
 from ottla.streams.frames import Frame
-from ottla.streams.functions import Expression, column
+from ottla.streams.functions import Expression, Native, column
 from ottla.streams.reading import Reading
 from ottla.streams.stepping import sound
 from ottla.streams.types import ListOf, Pair, returned, serde_of_type
@@ -243,7 +244,9 @@ def _of_list(expression: Expression, step: str) -> Column:
         if name in _OF_LIST:
             items = f"transform(values, value -> {inner})"
             return F.expr(_OF_LIST[name].format(items, "double"))
-    known = ", ".join(["count", *_OF_LIST])
+    if isinstance(expression, Native) and isinstance(expression.build, Best):
+        return expression.build.of_list(step)
+    known = ", ".join(["count", "top_n", *_OF_LIST])
     raise PipelineError(
         f"{step}: sliding windows, and sessions with every update, know the aggregates {known} of one expression each, "
         f"and Python functions; not {expression!r}"

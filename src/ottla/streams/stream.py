@@ -304,8 +304,9 @@ class Grouped:
     ) -> Table:
         """Aggregates of all values of a key.
 
-        aggregate("sum(value.price)")                                 one expression
+        aggregate("sum(value.price)")                                one expression
         aggregate(low="min(value.price)", n="count(*)")              several, that make a structure
+        aggregate(top_n("value", by="value.gain", n=10))             the best of them
         aggregate(list, lambda key, value, total: [*total, value])   Python: a beginning, and what a record adds
         """
         if named and not python:
