@@ -15,11 +15,17 @@ from ottla.streams.plan import Plan
 TIMEOUT = 30.0
 
 
-def create(plan: Plan, partitions: Mapping[str, int], client: Mapping[str, Any]) -> None:
-    """Make those that are missing, with as many partitions as the largest input. `partitions`: of existing topics."""
+def create(
+    plan: Plan, partitions: Mapping[str, int], client: Mapping[str, Any], config: Mapping[str, str] | None = None
+) -> None:
+    """Make those that are missing, with as many partitions as the largest input.
+
+    partitions: of existing topics.  config: in place of what this module says.
+    """
     largest = max((partitions.get(name, 1) for name in inputs(plan)), default=1)
+    changed = dict(config or {})
     new = [
-        NewTopic(internal.topic, internal.partitions or largest, config=_config(plan, node))
+        NewTopic(internal.topic, internal.partitions or largest, config=_config(plan, node) | changed)
         for node, internal in plan.topics.items()
         if internal.topic not in partitions and not (isinstance(node, T.Through) and node.topic is not None)
     ]

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
+from ottla.pipelines import preflight
 from ottla.pipelines import session as sessions
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.poison import DeadLetters
 from ottla.pipelines.serdes import Serde
+from ottla.streams import internal_topics
 from ottla.streams import topology as T
 from ottla.streams.running import Running
 from ottla.streams.stores import Store
@@ -128,6 +130,8 @@ class Driver:
 
     def start(self) -> Running:
         if self._running is None:
+            there = preflight.existing(self._client["bootstrap.servers"])
+            internal_topics.create(self.app.plan(), there, self._client, FOR_EVER)
             self._running = self.app.start(self.session)
         return self._running
 
