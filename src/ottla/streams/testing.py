@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from ottla.pipelines import preflight
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 TIMEOUT = 60.0
 FOR_EVER = {"retention.ms": "-1"}  # records of a test may be of any age
+# to look for a first offset, and to be told of the end, takes the client half a second each if it is left to itself
+READER: dict[str, Any] = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 5}
 
 
 class Record(NamedTuple):
@@ -177,7 +179,8 @@ class Driver:
             )
             for message in self._consume(topic, wanted, places)
         ]
-        places.update(ends)
+        for number, end in ends.items():  # more may have come since they were asked for
+            places[number] = max([end, *(record.offset + 1 for record in found if record.partition == number)])
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def read(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> list[tuple[Any, Any]]:
@@ -241,14 +244,14 @@ class Driver:
     def _consume(self, topic: str, ends: dict[int, int], places: dict[int, int]) -> Sequence[Any]:
         if not ends:
             return []
-        settings = {**self._client, "group.id": "ottla-streams-test", "enable.auto.commit": False}
+        settings = {**self._client, **READER, "group.id": "ottla-streams-test"}
         consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
         try:
-            consumer.assign([TopicPartition(topic, n, places.get(n, OFFSET_BEGINNING)) for n in ends])
+            consumer.assign([TopicPartition(topic, n, places.get(n, 0)) for n in ends])
             found: list[Any] = []
             done: set[int | None] = set()
             while len(done) < len(ends):
-                for message in consumer.consume(1000, 0.05):
+                for message in consumer.consume(1000, 0.01):
                     if message.error() is None:
                         found.append(message)
                     else:
