@@ -112,6 +112,16 @@ def test_intermediate_topics_are_skipped_to_their_ends(name, reset, made, tmp_pa
     assert StateDirectory(tmp_path / "state", name).starts() == {f"{name}-in": {0: 0}, f"{name}-mid": {0: 5}}
 
 
+def test_topics_that_are_not_named_go_on_where_they_were(name, reset, made, tmp_path, group_broker) -> None:
+    made(f"{name}-again", f"{name}-on", records=5)
+    groups = Tool("ottla consumer-groups", group_broker.bootstrap, tmp_path)
+    groups(f"--reset-offsets --group {name} --topic {name}-again --topic {name}-on --to-offset 3 --execute")
+    said = reset(f"--application-id {name} --input-topics {name}-again --state-dir state --yes")
+    assert (said.status, said.err) == (0, [])
+    assert f"  go on at  {name}-on, partitions and offsets 0: 3" in said.out
+    assert StateDirectory(tmp_path / "state", name).starts() == {f"{name}-again": {0: 0}, f"{name}-on": {0: 3}}
+
+
 def test_a_dry_run_changes_nothing(name, reset, made, group_broker, tmp_path) -> None:
     made(f"{name}-in", f"{name}-a-changelog", records=1)
     state = StateDirectory(tmp_path / "data" / "streams", name)

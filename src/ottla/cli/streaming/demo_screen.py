@@ -9,9 +9,13 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
 
 CODE_WIDTH = 100
 ROWS = 14  # of the counts; those that came last
@@ -81,11 +85,10 @@ class Lines:
 class Terminal:
     """Lines on the left, counts on the right, drawn again as they change."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         from rich.console import Console
-        from rich.live import Live
 
-        self.console = Console()
+        self.console = console or Console()
         self._live: Live | None = None
         self._lines: list[str] = []
         self._open = ""

@@ -112,6 +112,7 @@ class Plan:
     inputs: dict[Partition, int]
     tables: dict[Partition, int]
     ends: dict[Partition, int]  # of intermediate topics
+    others: dict[Partition, int]  # where the group is in topics that are not reset
     missing_inputs: list[str]
     missing_intermediate: list[str]
     internal: list[str]
@@ -197,6 +198,7 @@ class _Reset:
             inputs={},
             tables=offsets.starts(of_tables),
             ends=offsets.ends(passed),
+            others=self._others(offsets, scope, there),
             missing_inputs=[*missing_inputs, *missing_tables],
             missing_intermediate=missing_intermediate if self._options["intermediate_topics"] else [],  # made at start
             internal=scope.internal,
@@ -205,6 +207,14 @@ class _Reset:
         )
         plan.inputs = self._inputs(offsets, partitions, plan.remarks)
         return plan
+
+    def _others(self, offsets: Offsets, scope: Scope, there: Sequence[str]) -> dict[Partition, int]:
+        """What is not reset goes on where it was, as with Kafka's tool; Spark's checkpoints, which know that, go."""
+        if self._state is None:
+            return {}
+        reset = {*scope.inputs, *scope.tables, *scope.intermediate, *scope.internal, *scope.kept_internal}
+        committed = offsets.committed(self._id)
+        return {one: at.offset for one, at in committed.items() if one.topic in there and one.topic not in reset}
 
     def _scope(self, there: Sequence[str]) -> Scope:
         """The topics that are the application's: as its file has them, before that as the options name them."""
@@ -269,7 +279,7 @@ class _Reset:
             if not self._state.path.is_dir():
                 stack.enter_context(self._state.lock())
             starts: dict[str, dict[int, int]] = {}
-            for (topic, number), offset in {**plan.inputs, **plan.ends}.items():
+            for (topic, number), offset in {**plan.inputs, **plan.ends, **plan.others}.items():
                 starts.setdefault(topic, {})[number] = offset
             self._state.forget(starts)
 
@@ -390,7 +400,8 @@ def _listed(names: Iterable[str]) -> str:
 
 def _for_people(application: str, plan: Plan, state: StateDirectory | None, options: Mapping[str, Any]) -> list[str]:
     rows: list[tuple[str, str]] = []
-    for what, offsets in (("read from", plan.inputs), ("read from", plan.tables), ("skip to", plan.ends)):
+    moves = (("read from", plan.inputs), ("read from", plan.tables), ("skip to", plan.ends), ("go on at", plan.others))
+    for what, offsets in moves:
         by_topic: dict[str, list[str]] = {}
         for (topic, number), offset in offsets.items():
             by_topic.setdefault(topic, []).append(f"{number}: {offset}")
