@@ -140,6 +140,7 @@ def test_a_new_version_beside_the_old_one_reads_all_and_writes_apart(ottla_strea
     assert compare("rc-counts rc-counts-v2").out == [
         "2 keys the same, 0 different, 0 only in rc-counts, 0 only in rc-counts-v2"
     ]
+    driver.restart()
     old.send("rc-lines", "a c")
     old.run()
     assert compare("rc-counts rc-counts-v2").status == 1
