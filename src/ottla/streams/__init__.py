@@ -27,7 +27,8 @@ from ottla.pipelines.serdes import (
 from ottla.streams.aggregate_functions import top_n
 from ottla.streams.app import App
 from ottla.streams.functions import native
-from ottla.streams.processors import Processor
+from ottla.streams.processors import Context, Processor
+from ottla.streams.steps import Record
 from ottla.streams.stream import Stream
 from ottla.streams.table import GlobalTable, Table
 from ottla.streams.types import Auto
@@ -39,6 +40,7 @@ __all__ = [
     "Avro",
     "Bool",
     "Bytes",
+    "Context",
     "DeadLetters",
     "Double",
     "Float",
@@ -48,6 +50,7 @@ __all__ = [
     "Long",
     "PipelineError",
     "Processor",
+    "Record",
     "Serde",
     "Short",
     "Stream",
