@@ -86,7 +86,7 @@ def test_poison_goes_to_a_topic_with_where_from_and_why(place: Place, delivery: 
 
 def test_a_dead_letter_that_cannot_be_written_fails_the_query(place: Place) -> None:
     topic = place.topic("in")
-    place.send(topic, *RECORDS)
+    place.send(topic, *RECORDS[:2])
     policy = poison.DeadLetters(place.topic("dead"), {"max.request.size": "10"})
     query = place.start(place.stream(topic, Text, QUOTE, poisoned=policy).select("value"))
     with pytest.raises(Exception) as error:
@@ -128,3 +128,21 @@ def test_late_rows_are_counted_one_by_one_and_none_is_dropped_unseen(place: Plac
     assert headers["ottla.error.exception"] == b"Late"
     ended = f"late: its window ended at {NOON:%F %H}:00:10.000 and the watermark is "
     assert headers["ottla.error.reason"].decode().startswith(ended)
+
+
+def test_rows_are_late_by_the_watermark_that_the_operator_goes_by(place: Place) -> None:
+    """In a batch it is that of the batch before: the first row after the one that moved it is still taken."""
+    topic = place.topic("in")
+    place.send(topic, *[(b"k", Long.dumps(number)) for number in range(3)], seconds=[41, 1, 2])
+    frame = place.stream(topic, Text, Long, max_per_batch=1).withWatermark("timestamp", "5 seconds")
+    kept = poison.late(
+        frame.withColumn("window", F.window("timestamp", "10 seconds")),
+        F.col("window.end"),
+        poison.skip,
+        step=place.name,
+        bootstrap=place.bootstrap,
+    )
+    counted = kept.groupBy("window", "key").agg(F.collect_list("value").alias("taken"))
+    query = place.start(counted.select("taken"), "update")
+    assert place.rows(query) == [([0],), ([1],)]
+    assert poison.rejected()[place.name] == 1
