@@ -1,9 +1,8 @@
 """`ottla demo`: the word count on Spark, from a broker's start to the last count, for somebody who sees it first.
 
-A broker starts on a free port with its data in a temporary directory, the application of `streaming/word_count.py`
-runs on Spark, lines are typed into its input topic, and its output topic is shown as it changes. On a terminal the
-person may type lines of their own then, until an empty line or Ctrl-C; elsewhere it ends by itself. Nothing is left
-behind.
+A broker starts on a free port with its data in a temporary directory, the word count of examples/streams runs on Spark,
+lines are typed into its input topic, and its output topic is shown as it changes. On a terminal the person may type
+lines of their own then, until an empty line or Ctrl-C; elsewhere it ends by itself. Nothing is left behind.
 """
 
 from __future__ import annotations

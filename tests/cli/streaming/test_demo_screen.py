@@ -3,8 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
+from ottla.cli.streaming.demo import code
 from ottla.cli.streaming.demo_screen import Lines, Terminal
-from ottla.cli.streaming.word_count import word_count
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def shown(console: Console) -> str:
 
 def test_a_terminal_shows_lines_as_they_are_typed_and_counts_as_they_change(console: Console) -> None:
     screen = Terminal(console)
-    screen.explain(word_count, "localhost:1")
+    screen.explain(code(), "localhost:1")
     assert '.count("CountStore")' in shown(console)
     with screen.waiting("Starting Spark", "Spark runs the application"):
         pass

@@ -6,12 +6,14 @@ is an error, and the demo says so.
 
 from __future__ import annotations
 
+import ast
 import re
 import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common.invocation import Failure
@@ -21,6 +23,8 @@ from ottla.cli.streaming.embedded_broker import EmbeddedBroker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PROGRAM = Path(__file__).with_name("word_count.py")  # that of examples/streams, by a link
+INPUT, OUTPUT = "wordcount-input", "wordcount-output"
 LINES = (
     "Hello Kafka, hello Spark",
     "the quick brown fox jumps over the lazy dog",
@@ -53,7 +57,7 @@ class Demo:
     # -- what runs -----------------------------------------------------------------------------------------------
 
     def _start(self, stack: ExitStack) -> None:
-        from ottla.cli.streaming.word_count import INPUT, OUTPUT, word_count
+        from ottla.cli.streaming.loading import loaded
         from ottla.pipelines import jars
         from ottla.pipelines.requirements import java
         from ottla.pipelines.session import close
@@ -62,10 +66,9 @@ class Demo:
         stack.callback(signal.signal, signal.SIGINT, signal.default_int_handler)
         jars.all_jars()  # shows its own progress where it has to fetch them
         broker = stack.enter_context(EmbeddedBroker())
-        self._screen.explain(word_count, broker.bootstrap)
+        self._screen.explain(code(), broker.bootstrap)
         self._clients(stack, broker.bootstrap, INPUT, OUTPUT)
-        app = word_count(broker.bootstrap)
-        app.change(state_dir=broker.directory / "state")
+        app = loaded(str(PROGRAM), bootstrap=broker.bootstrap, state_dir=broker.directory / "state")
         with self._screen.waiting("Starting Spark", "Spark runs the application"):
             stack.callback(close)
             spark = _session()
@@ -130,6 +133,13 @@ class Demo:
         with suppress(EOFError):
             while line := self._screen.ask().strip():
                 self._count(line)
+
+
+def code() -> str:
+    """What the program does: without what it says of itself at its head, and how it is run."""
+    text = PROGRAM.read_text()
+    _, *body, main = ast.parse(text).body
+    return "\n".join(text.splitlines()[body[0].lineno - 1 : main.lineno - 1]).rstrip() + "\n"
 
 
 def _session() -> SparkSession:

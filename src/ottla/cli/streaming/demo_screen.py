@@ -5,9 +5,8 @@ A screen is told of each letter that is typed and of the counts as they come; it
 
 from __future__ import annotations
 
-import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,7 +22,7 @@ MARKED = 10  # how many drawings long a new count is marked
 
 
 class Screen(Protocol):
-    def explain(self, application: Callable[..., Any], bootstrap: str) -> None:
+    def explain(self, code: str, bootstrap: str) -> None:
         """Show the application's code."""
 
     def waiting(self, what: str, done: str) -> AbstractContextManager[None]:
@@ -51,9 +50,9 @@ class Screen(Protocol):
 class Lines:
     """For pipes and logs."""
 
-    def explain(self, application: Callable[..., Any], bootstrap: str) -> None:
+    def explain(self, code: str, bootstrap: str) -> None:
         click.echo(f"A broker serves on {bootstrap}. The application:\n")
-        click.echo(textwrap.indent(source_of(application), "    "))
+        click.echo(textwrap.indent(code, "    "))
 
     @contextmanager
     def waiting(self, what: str, done: str) -> Iterator[None]:
@@ -96,13 +95,13 @@ class Terminal:
         self._changed: dict[str, int] = {}  # how many drawings ago
         self._newest: list[str] = []
 
-    def explain(self, application: Callable[..., Any], bootstrap: str) -> None:
+    def explain(self, code: str, bootstrap: str) -> None:
         from rich.panel import Panel
         from rich.syntax import Syntax
 
-        code = Syntax(source_of(application), "python", theme="ansi_dark", background_color="default")
+        program = Syntax(code, "python", theme="ansi_dark", background_color="default")
         width = min(CODE_WIDTH, self.console.width)
-        self.console.print(Panel(code, title="word count", title_align="left", width=width, border_style="dim"))
+        self.console.print(Panel(program, title="word count", title_align="left", width=width, border_style="dim"))
         self.console.print(f"[green]✓[/] a broker serves on {bootstrap}")
 
     @contextmanager
@@ -178,7 +177,3 @@ class Terminal:
             Panel(counts, title="wordcount-output", title_align="left", width=32, height=ROWS + 2),
         )
         return both
-
-
-def source_of(function: Callable[..., Any]) -> str:
-    return textwrap.dedent(inspect.getsource(function))
