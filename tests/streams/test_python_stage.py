@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import traceback
 import socket
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
