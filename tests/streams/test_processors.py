@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -333,8 +334,8 @@ def run(tmp_path: Path) -> Iterator[Run]:
         query.query.stop()
 
 
-def processed(frame: DataFrame, processor: type[Processor], value: Serde, time: Any = "processing") -> DataFrame:
-    made = process(frame, Text, Text, processor, out_key=Text, out_value=value, time_mode=time, name="watch")
+def processed(frame: DataFrame, processor: type[Processor], value: Serde, mode: Any = "processing") -> DataFrame:
+    made = process(frame, Text, Text, processor, out_key=Text, out_value=value, time_mode=mode, name="watch")
     return made.select("key", "value", "timestamp", "reason", "raw_value")
 
 
@@ -357,8 +358,37 @@ def test_spark_keeps_states_over_a_restart_and_gives_failed_records(feed: Feed, 
 @pytest.mark.xdist_group("spark")
 def test_spark_fires_timers_of_stream_time(feed: Feed, run: Run) -> None:
     query = run(lambda: processed(feed.frame("in"), Wait, Json, "event").select("key", "timestamp"))
-    feed.add(**{"in": [("a", "1", 5), ("b", "2", 8), ("a", "3", 30)]})
-    assert sorted(query.rows()) == [("a", 15), ("b", 18)]
+    keys = "abcdefgh"
+    feed.add(**{"in": [*((key, "1", 5) for key in keys), ("a", "2", 30)]})
+    assert sorted(query.rows()) == [(key, 15) for key in keys]
     query.restart()
-    feed.add(**{"in": [("c", "4", 41)]})
+    feed.add(**{"in": [("z", "3", 41)]})
     assert query.rows() == [("a", 40)]
+
+
+class Alarm(Processor):
+    """Rings by the clock, once for each record."""
+
+    def init(self, context: Context) -> None:
+        self.count = context.value_state("count", Long, ttl=3600)
+
+    def process(self, record: Record) -> None:
+        self.count.set((self.count.get() or 0) + 1)
+        self.context.register_timer(self.context.now + int(record.value))
+
+    def on_timer(self, time: int) -> tuple[Any, Any]:
+        return self.context.key, self.count.get()
+
+
+@pytest.mark.xdist_group("spark")
+def test_spark_fires_timers_of_the_clock_without_new_records_and_stands_still_otherwise(feed: Feed, run: Run) -> None:
+    query = run(lambda: processed(feed.frame("in"), Alarm, Long).select("key", "value"))
+    feed.add(**{"in": [("a", "1000000", 1), ("b", "1", 2)]})
+    rung = query.rows()  # ends, though there is a timer to come
+    deadline = time.monotonic() + 60
+    while not rung and time.monotonic() < deadline:
+        rung = query.rows()
+    assert rung == [("b", 1)]
+    query.restart()
+    feed.add(**{"in": [("b", "-1", 3)]})
+    assert query.rows() == [("b", 2)]

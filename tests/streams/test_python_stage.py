@@ -6,6 +6,7 @@ import logging
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -432,3 +433,16 @@ def test_a_tree_makes_rows_for_the_sink_in_spark_s_workers(spark: SparkSession) 
         ("to-a", None, b"k", b"a"),
         ("all", None, b"k", b'"a"'),
     ]
+
+
+@pytest.mark.xdist_group("spark")
+def test_a_module_beside_the_user_s_script_is_found_in_spark_s_workers(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shouting.py").write_text("def shout(value): return value.upper()")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import shouting  # type: ignore[import-not-found]
+
+    steps = [MapValues(shouting.shout)]
+    made = python_stage.run(frame(spark, [("k", "a")]), Text, Text, steps, out_key=Text, out_value=Text, name="shout")
+    assert [row.value for row in made.collect()] == ["A"]

@@ -34,6 +34,6 @@ object FillLateWatermark extends Rule[SparkPlan] {
 /** The setting spark.sql.extensions of our sessions. */
 class Extensions extends SparkSessionExtensionsProvider {
   override def apply(extensions: SparkSessionExtensions): Unit =
-    extensions.injectColumnar(_ =>
-      new ColumnarRule { override def preColumnarTransitions: Rule[SparkPlan] = FillLateWatermark })
+    for (rule <- Seq(FillLateWatermark, WakeForTimers))
+      extensions.injectColumnar(_ => new ColumnarRule { override def preColumnarTransitions: Rule[SparkPlan] = rule })
 }

@@ -13,17 +13,20 @@ import org.apache.spark.sql.catalyst.encoders.{encoderFor, ExpressionEncoder}
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan, Project, TransformWithState, UnaryNode}
 import org.apache.spark.sql.catalyst.plans.physical._
+import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.catalyst.util.GenericArrayData
 import org.apache.spark.sql.classic.{Frames, SparkSession => ClassicSession}
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, MapInBatchEvaluatorFactory, PythonSQLMetrics, UserDefinedPythonFunction}
-import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.{ImplicitGroupingKeyTracker, StatefulProcessorHandleImpl}
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.{ImplicitGroupingKeyTracker, StatefulProcessorHandleImpl, StatefulProcessorHandleState}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.ByteArray
+import org.apache.spark.util.{AccumulatorV2, NextIterator}
 
 /** State of Python functions: kept here as bytes for each key, and sent along with the key's rows in Arrow batches.
   *
@@ -84,13 +87,16 @@ object PythonState {
       case "processing" => TimeMode.ProcessingTime()
       case _ => TimeMode.None()
     }
-    val conf = frame.sparkSession.asInstanceOf[ClassicSession].sessionState.conf
+    val session = frame.sparkSession.asInstanceOf[ClassicSession]
+    val conf = session.sessionState.conf
+    val due = new DueTimes
+    session.sparkContext.register(due, "when timers are due")
     val transformed = new TransformWithState(
       WholeRow(),
       WholeRow(),
       Seq(group),
       gathered.output,
-      new PythonState(function, sent(value), received, ArrowPythonRunner.getPythonRunnerConfMap(conf), ttl),
+      new PythonState(function, sent(value), received, ArrowPythonRunner.getPythonRunnerConfMap(conf), ttl, due),
       mode,
       OutputMode.Append(),
       key.asInstanceOf[ExpressionEncoder[Any]],
@@ -111,7 +117,8 @@ final class PythonState(
     sent: StructType,
     received: StructType,
     settings: Map[String, String],
-    ttl: Long)
+    ttl: Long,
+    val due: DueTimes)
     extends StatefulProcessor[Any, Any, Any] {
   import PythonState._
 
@@ -119,12 +126,32 @@ final class PythonState(
   @transient private var states: ValueState[Array[Byte]] = _
   @transient private var mode: TimeMode = _
   @transient private var timersDone = false
+  @transient private var nextTimer = Long.MaxValue
 
   override def init(output: OutputMode, time: TimeMode): Unit = {
     mode = time
     val config = if (ttl > 0) TTLConfig(java.time.Duration.ofMillis(ttl)) else TTLConfig.NONE
     states = getHandle.getValueState[Array[Byte]]("state", Encoders.BINARY, config)
     timersDone = false
+    nextTimer = Long.MaxValue
+    if (mode == TimeMode.ProcessingTime()) getHandle match {
+      case handle: StatefulProcessorHandleImpl => // not on the driver
+        val before = handle.getHandleState
+        handle.setHandleState(StatefulProcessorHandleState.INITIALIZED) // it tells of timers only then
+        nextTimer = firstAfter(None)
+        handle.setHandleState(before)
+      case _ =>
+    }
+  }
+
+  override def close(): Unit =
+    if (mode == TimeMode.ProcessingTime() && TaskContext.get() != null) due.add((TaskContext.getPartitionId(), nextTimer))
+
+  private def firstAfter(time: Option[Long]): Long = {
+    val timers = getHandle.asInstanceOf[StatefulProcessorHandleImpl].getExpiredTimers(Long.MaxValue - 1, time)
+    val first = if (timers.hasNext) timers.next()._2 else Long.MaxValue
+    timers.asInstanceOf[NextIterator[_]].closeIfNeeded()
+    first
   }
 
   override def handleInputRows(group: Any, rows: Iterator[Any], times: TimerValues): Iterator[Any] =
@@ -135,7 +162,15 @@ final class PythonState(
     if (timersDone) Iterator.empty
     else {
       timersDone = true
-      through(now(times) ++ due(times))
+      val made = through(now(times) ++ due(times))
+      new Iterator[Any] {
+        override def next(): Any = made.next()
+        override def hasNext: Boolean = {
+          val more = made.hasNext
+          if (!more) at(key.asInstanceOf[Array[Byte]]) // Spark deletes the timer of this key now
+          more
+        }
+      }
     }
 
   private def through(rows: Iterator[InternalRow]): Iterator[Any] = {
@@ -163,7 +198,10 @@ final class PythonState(
     val kind = row.getByte(kindAt)
     if (kind != output) {
       at(row.getBinary(keyAt))
-      if (kind == register) getHandle.registerTimer(row.getLong(timeAt))
+      if (kind == register) {
+        getHandle.registerTimer(row.getLong(timeAt))
+        nextTimer = Math.min(nextTimer, row.getLong(timeAt))
+      }
       else if (kind == delete) getHandle.deleteTimer(row.getLong(timeAt))
       else if (row.isNullAt(stateAt)) states.clear()
       else states.update(row.getBinary(stateAt))
@@ -226,6 +264,7 @@ final class PythonState(
       case (key, time) => (key.asInstanceOf[Array[Byte]], time)
     }
     java.util.Arrays.sort(timers, PythonState.byKeyAndTime)
+    if (mode == TimeMode.ProcessingTime()) nextTimer = firstAfter(Some(until))
     val next = new GenericInternalRow(sent.length)
     next.setByte(0, timer)
     next.update(5, PythonState.none)
@@ -238,6 +277,66 @@ final class PythonState(
       next.update(4, time)
       next
     }
+  }
+}
+
+/** When the next timer of each partition is due, in ms. A task tells that of its partition at its end. */
+final class DueTimes extends AccumulatorV2[(Int, Long), Map[Int, Long]] {
+  private var times = Map.empty[Int, Long]
+
+  override def isZero: Boolean = times.isEmpty
+  override def copy(): DueTimes = { val made = new DueTimes; made.times = times; made }
+  override def reset(): Unit = times = Map.empty
+  override def add(one: (Int, Long)): Unit = times += one
+  override def merge(other: AccumulatorV2[(Int, Long), Map[Int, Long]]): Unit = times ++= other.value
+  override def value: Map[Int, Long] = times
+}
+
+/** Runs a batch without data when a timer is due. With timers by the clock Spark itself runs one after the other, at full
+  * speed, and processAllAvailable never ends.
+  */
+final class WakingExec(plan: TransformWithStateExec, due: DueTimes)
+    extends TransformWithStateExec(
+      plan.keyDeserializer,
+      plan.valueDeserializer,
+      plan.groupingAttributes,
+      plan.dataAttributes,
+      plan.statefulProcessor,
+      plan.timeMode,
+      plan.outputMode,
+      plan.keyEncoder,
+      plan.outputObjAttr,
+      plan.stateInfo,
+      plan.batchTimestampMs,
+      plan.prevBatchTimestampMs,
+      plan.eventTimeWatermarkForLateEvents,
+      plan.eventTimeWatermarkForEviction,
+      plan.child,
+      plan.isStreaming,
+      plan.hasInitialState,
+      plan.initialStateGroupingAttrs,
+      plan.initialStateDataAttrs,
+      plan.initialStateDeserializer,
+      plan.initialState) {
+  override def shouldRunAnotherBatch(watermark: Long): Boolean =
+    due.value.values.exists(_ <= System.currentTimeMillis())
+  override protected def withNewChildrenInternal(left: SparkPlan, right: SparkPlan): WakingExec =
+    new WakingExec(plan.copy(child = left), due)
+  // It differs from the plan in whose place it is, or Spark would keep that one.
+  override def canEqual(other: Any): Boolean = other.isInstanceOf[WakingExec]
+  override def equals(other: Any): Boolean = canEqual(other) && super.equals(other)
+  override def makeCopy(arguments: Array[AnyRef]): WakingExec =
+    new WakingExec(plan.makeCopy(arguments).asInstanceOf[TransformWithStateExec], due)
+}
+
+/** Puts WakingExec in place, after Spark has told operators where their state is. */
+object WakeForTimers extends Rule[SparkPlan] {
+  override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
+    case exec: TransformWithStateExec if !exec.isInstanceOf[WakingExec] && exec.timeMode == TimeMode.ProcessingTime() =>
+      exec.statefulProcessor match {
+        case state: PythonState => new WakingExec(exec, state.due)
+        case _ => exec
+      }
   }
 }
 
