@@ -126,7 +126,7 @@ def test_bytes_that_do_not_fit_are_refused_with_the_reason(serde: Serde, data: b
         (Long, 1.0, "1.0 is no bigint"),
         (Double, "1", "'1' is no number"),
         (Bool, 1, "1 is neither True nor False"),
-        (Json, {"a": object()}, "cannot be written as json"),
+        (Json, {"a": 1j}, "cannot be written as json"),
         (QUOTE, {"symbol": 5}, "symbol: 5 is no text"),
         (QUOTE, {"sizes": [1, "x"]}, "sizes.[1]: 'x' is no int"),
         (QUOTE, {"symbl": "A"}, "there is no field symbl"),
