@@ -136,29 +136,23 @@ class Stage:
     def __call__(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The outputs of a batch, then the records of it that failed, if any."""
         code, failures = self.code, _Failures(self)
-        rows: list[int] = []
+        rows: Sequence[int] = []  # of the record of each output
         columns: tuple[list[Any], ...] = tuple([] for _ in code.columns)
         keys = batch.column("key").to_pylist() if "key" in code.uses else []
         values = batch.column("value").to_pylist() if "value" in code.uses else []
         record = _records(batch) if "record" in code.uses else None
         code.run(batch.num_rows, keys, values, record, rows, columns, failures)
-        if code.straight and failures.reasons:
-            rows.extend(row for row in range(batch.num_rows) if row not in failures.reasons)
-        every = code.straight and not failures.reasons
-        made = self._arrays(columns, range(batch.num_rows) if every else rows, failures)
-        if made is None:  # cells that Arrow does not take: without those records once more
-            kept = [
-                place
-                for place, row in enumerate(range(batch.num_rows) if every else rows)
-                if row not in failures.reasons
-            ]
-            columns = tuple([column[place] for place in kept] for column in columns)
-            rows = kept if every else [rows[place] for place in kept]
-            every = False
-            made = self._arrays(columns, rows, failures)
+        if code.straight:
+            every = range(batch.num_rows)
+            rows = [row for row in every if row not in failures.reasons] if failures.reasons else every
+        made = self._arrays(columns, rows, failures)
+        if made is None:  # cells that Arrow does not take: once more, without their records
+            kept = [place for place, row in enumerate(rows) if row not in failures.reasons]
+            rows = [rows[place] for place in kept]
+            made = self._arrays([[column[place] for place in kept] for column in columns], rows, failures)
         assert made is not None
-        if every or rows:
-            yield self._outputs(batch, None if every else pa.array(rows, pa.int32()), made)
+        if rows:
+            yield self._outputs(batch, rows, made)
         if failures.reasons:
             yield self._rejects(batch, failures.reasons)
 
@@ -179,8 +173,8 @@ class Stage:
                         failures.note(row, self.code.setters.get(name, "to"), error)
         return made if len(made) == len(columns) else None
 
-    def _outputs(self, batch: pa.RecordBatch, rows: pa.Array | None, made: dict[str, pa.Array]) -> pa.RecordBatch:
-        count = batch.num_rows if rows is None else len(rows)
+    def _outputs(self, batch: pa.RecordBatch, rows: Sequence[int], made: dict[str, pa.Array]) -> pa.RecordBatch:
+        chosen = None if isinstance(rows, range) else pa.array(rows, pa.int32())
         sink = self.work.end is None
         arrays = []
         for entry in self.schema:
@@ -190,12 +184,12 @@ class Stage:
                 array = made[name]
             elif carried:
                 array = batch.column(name)
-                array = array if rows is None else array.take(rows)
+                array = array if chosen is None else array.take(chosen)
                 array = array if array.type == entry.type else array.cast(entry.type)
             elif sink and name == "topic":
-                array = pa.repeat(pa.scalar(self.code.topic, pa.string()), count)
+                array = pa.repeat(pa.scalar(self.code.topic, pa.string()), len(rows))
             else:
-                array = pa.nulls(count, entry.type)
+                array = pa.nulls(len(rows), entry.type)
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
