@@ -59,13 +59,13 @@ abstract class RecordWindows(keys: Cell, values: Cell) extends KeyFunction {
     for (row <- Turns.sort(rows)) {
       val time = Math.floorDiv(row.getLong(Turns.Time), Tick) * Tick
       val record = new TimedValue(time, true, values(row, Turns.First))
-      records.insert(records.lastIndexWhere(_.time <= time) + 1, record)
+      records.insert(ByTime.position(records.length, time + 1)(records(_).time), record)
     }
     val watermark = state.getCurrentWatermarkMs() * Tick
     val Turn(results, kept, due) = turn(keys(keyRow, 0), records, closed, watermark)
     if (kept.nonEmpty) {
       state.update(InternalRow(write(kept), watermark))
-      Timers.set(state, due)
+      ByTime.wake(state, due)
     } else if (state.exists) state.remove()
     results.iterator
   }
@@ -149,16 +149,7 @@ final class Sliding(keys: Cell, values: Cell, difference: Long, onlyFinal: Boole
   private def touched(fresh: Array[Long], start: Long): Boolean =
     position(fresh, start) < position(fresh, start + difference + Tick)
 
-  /** Where the first of these sorted times lies that is not before this one. */
-  private def position(times: Array[Long], time: Long): Int = {
-    var low = 0
-    var high = times.length
-    while (low < high) {
-      val middle = (low + high) >>> 1
-      if (times(middle) < time) low = middle + 1 else high = middle
-    }
-    low
-  }
+  private def position(times: Array[Long], time: Long): Int = ByTime.position(times.length, time)(times(_))
 
   /** Windows that end before this are closed. */
   private def closing(watermark: Long): Long = if (watermark == 0) Long.MinValue else watermark + difference + Tick

@@ -89,7 +89,7 @@ final class StreamStream(keys: Cell, values: Array[Cell], reach: Array[Long], gr
     }
     if (buffers.exists(_.nonEmpty)) {
       state.update(InternalRow(write(buffers(0)), write(buffers(1))))
-      Timers.set(state, due)
+      ByTime.wake(state, due)
     } else if (state.exists) state.remove()
     results.iterator
   }
@@ -103,11 +103,14 @@ final class StreamStream(keys: Cell, values: Array[Cell], reach: Array[Long], gr
     if (side == 0) InternalRow(key, value, null, time) else InternalRow(key, null, value, time)
 
   private def partners(buffer: ArrayBuffer[Waiting], from: Long, to: Long): Iterator[Waiting] =
-    buffer.iterator.dropWhile(_.time < from).takeWhile(_.time <= to)
+    buffer.slice(position(buffer, from), position(buffer, to + 1)).iterator
 
   /** After those of the same time: buffers stay in the order of time, then of arrival. */
   private def insert(buffer: ArrayBuffer[Waiting], record: Waiting): Unit =
-    buffer.insert(buffer.lastIndexWhere(_.time <= record.time) + 1, record)
+    buffer.insert(position(buffer, record.time + 1), record)
+
+  private def position(buffer: ArrayBuffer[Waiting], time: Long): Int =
+    ByTime.position(buffer.length, time)(buffer(_).time)
 
   private def read(array: ArrayData, side: Int): ArrayBuffer[Waiting] =
     ArrayBuffer.tabulate(array.numElements) { i =>
@@ -117,10 +120,4 @@ final class StreamStream(keys: Cell, values: Array[Cell], reach: Array[Long], gr
 
   private def write(buffer: ArrayBuffer[Waiting]): ArrayData =
     new GenericArrayData(buffer.iterator.map(one => InternalRow(one.time, one.done, one.value)).toArray[Any])
-}
-
-object Timers {
-  /** Call the key's function again once the watermark is past this time (microseconds). */
-  def set(state: GroupState[InternalRow], time: Long): Unit =
-    state.setTimeoutTimestamp(math.max(1, math.max(state.getCurrentWatermarkMs(), Math.floorDiv(time, 1000L))))
 }
