@@ -73,6 +73,51 @@ def test_a_tables_offsets_decide_not_its_timestamps(feed: Feed, run: Run) -> Non
     assert join.rows() == [("a", "1", "newest", 30)]
 
 
+def test_partitions_take_turns_by_the_timestamps_of_their_next_records(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import stream_table
+
+    def moved(topic: str) -> DataFrame:  # as after a change of keys: one key in several partitions
+        return feed.frame(topic).withColumn("partition", F.col("value").substr(1, 1).cast("int"))
+
+    from pyspark.sql import functions as F
+
+    join = run(lambda: stream_table(moved("clicks"), moved("users"), "inner").drop("headers"))
+    feed.add(
+        users=[("a", "0 Ann", 10), ("a", "1 Bob", 5), ("a", "0 Ann again", 8)],
+        clicks=[("a", "2 one", 6), ("a", "3 two", 12), ("a", "2 three", 4), ("a", "3 four", 9)],
+    )
+    assert join.rows() == [
+        ("a", "2 one", "1 Bob", 6),
+        ("a", "2 three", "1 Bob", 4),
+        ("a", "3 two", "0 Ann again", 12),
+        ("a", "3 four", "0 Ann again", 9),
+    ]
+
+
+def test_records_without_offsets_take_turns_by_timestamp(feed: Feed, run: Run) -> None:
+    from ottla.streams.operators import changes
+
+    table = run(lambda: changes(feed.frame("table").drop("partition", "offset")))
+    feed.add(table=[("a", "3", 3), ("a", "1", 1), ("a", "2", 2)])
+    assert table.rows() == [("a", None, "1", 1), ("a", "1", "2", 2), ("a", "2", "3", 3)]
+
+
+def test_state_of_another_type_is_refused(feed: Feed, run: Run) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    from ottla.streams.operators import changes
+
+    kind = ["string"]
+    table = run(lambda: changes(feed.frame("table", kind[0])))
+    feed.add(table=[("a", "1", 1)])
+    assert table.rows() == [("a", None, "1", 1)]
+    kind[0] = "struct<count:int>"
+    table.restart()
+    feed.add(table=[("a", {"count": 2}, 2)])
+    with pytest.raises(StreamingQueryException, match="STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"):
+        table.rows()
+
+
 def test_keys_and_values_may_be_of_any_type(feed: Feed, run: Run) -> None:
     from ottla.streams.operators import stream_table
 
