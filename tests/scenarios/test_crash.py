@@ -11,7 +11,7 @@ from support.proxy import proxy
 from support.requests import batch, produce
 from support.wire import Wire
 
-KILLS = 8
+KILLS = 6
 
 
 @pytest.fixture
