@@ -4,9 +4,10 @@ The whole input is written before an engine starts: a first part, committed, tha
 in a transaction that stays open. Both engines read committed records only. When the result of the first part is
 complete and the engine idle, the transaction is committed: the main part is there at once, and the clock starts.
 
-While the engine works nobody reads its output; only the topic's end offsets are asked for, every 20 ms. Whenever they
-have stood still for a while, the new part is read and checked. The offset of the record that made the result complete
-then tells, by the noted ends, when that was.
+While the engine works nobody reads its output; only the topic's end offsets are asked for, every 20 ms. When they have
+stood still for a while and the engine is idle too (one that writes in large transactions works in silence), the new
+part is read and checked. The offset of the record that made the result complete then tells, by the noted ends, when
+that was.
 """
 
 from __future__ import annotations
@@ -157,14 +158,16 @@ class Watch:
             time.sleep(interval)
         return time.monotonic()
 
-    def completed(self, is_running: Callable[[], bool], patience: float = PATIENCE) -> float:
+    def completed(
+        self, is_running: Callable[[], bool], is_idle: Callable[[], bool], patience: float = PATIENCE
+    ) -> float:
         """Waits until the result is complete; returns when it was."""
         moved, unread = time.monotonic(), True
         while not self._check.complete:
             now = time.monotonic()
             if self.look():
                 moved, unread = now, True
-            elif unread and now - moved > QUIET:
+            elif unread and now - moved > QUIET and is_idle():
                 self._read()
                 unread = False
             elif not is_running():

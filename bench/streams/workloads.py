@@ -67,6 +67,7 @@ class Application:
         command = stage.engine.prepare(Job(topology, delivery, goal, f"127.0.0.1:{broker.port}", self.directory))
         self._output = self.directory / "output.log"
         self.began = time.monotonic()
+        self._seen = (self.began, 0.0)  # when its CPU time was looked at last, and what it was
         directory = str(self.directory)
         self._process = launch(command, self._output, TMPDIR=directory, SPARK_LOCAL_DIRS=directory)
 
@@ -79,14 +80,20 @@ class Application:
     def resident_bytes(self) -> int:
         return resident_bytes(self._process.pid)
 
-    def wait_for_calm(self, *, share: float = 0.2, pause: float = 0.2, patience: float = 3.0) -> None:
-        """Returns when it uses little of a core: compilers go on after their load has ended."""
+    def is_idle(self, *, share: float = 0.2, span: float = 0.2) -> bool:
+        """Whether it has used little of a core for the last `span` seconds; to be asked again and again."""
+        now, used = time.monotonic(), self.cpu_seconds()
+        since, before = self._seen
+        if now - since < span:
+            return False
+        self._seen = (now, used)
+        return now - since < 2 * span and used - before < share * (now - since)
+
+    def wait_for_calm(self, *, pause: float = 0.02, patience: float = 3.0) -> None:
+        """Compilers go on after their load has ended."""
         deadline = time.monotonic() + patience
-        while time.monotonic() < deadline:
-            used = self.cpu_seconds()
+        while time.monotonic() < deadline and not self.is_idle():
             time.sleep(pause)
-            if self.cpu_seconds() - used < share * pause:
-                return
 
     def stop(self) -> None:
         end(self._process)
@@ -146,14 +153,14 @@ class CatchUp:
             try:
                 with application.explained():
                     check.expect(source.expected(first))
-                    watch.completed(application.is_running)
+                    watch.completed(application.is_running, application.is_idle)
                     expected = source.expected(first + count)
                     application.wait_for_calm()
                     check.expect(expected)
                     busy, broker_cpu, cpu = machine.busy_seconds(), broker.cpu_seconds(), application.cpu_seconds()
                     own, began = time.process_time(), time.monotonic()
                     filler.commit()
-                    ended = watch.completed(application.is_running)
+                    ended = watch.completed(application.is_running, application.is_idle)
                 memory = application.resident_bytes()
                 cpu = application.cpu_seconds() - cpu
                 others = machine.busy_seconds() - busy - cpu - (broker.cpu_seconds() - broker_cpu)
