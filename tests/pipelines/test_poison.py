@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 from pyspark.sql import functions as F
 
-from ottla.pipelines import poison, sink
+from ottla.pipelines import columns, poison, sink
 from ottla.pipelines.explain import explain
 from ottla.pipelines.serdes import Json, Long, Text
 from support.topic_streams import NOON, Place
@@ -146,3 +146,17 @@ def test_rows_are_late_by_the_watermark_that_the_operator_goes_by(place: Place) 
     query = place.start(counted.select("taken"), "update")
     assert place.rows(query) == [([0],), ([1],)]
     assert poison.rejected()[place.name] == 1
+
+
+def test_a_batch_with_another_watermark_runs_the_code_of_the_last(place: Place) -> None:
+    topic = place.topic("in")
+    frame = place.stream(topic, Text, Long).withWatermark("timestamp", "5 seconds")
+    kept = poison.late(frame, F.col("timestamp"), poison.skip, step=place.name, bootstrap=place.bootstrap)
+    query = place.start(kept.dropDuplicatesWithinWatermark(["key"]).select("key"), "append")
+    compiled = columns.jvm().org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    counts = []
+    for second in range(0, 50, 10):
+        place.send(topic, (b"k%d" % second, Long.dumps(second)), seconds=[second])
+        query.processAllAvailable()
+        counts.append(compiled.getCount())
+    assert counts[-1] - counts[1] <= 3  # in each batch what the operator's own watermark is in, and nothing else

@@ -182,7 +182,7 @@ def test_a_stream_record_that_met_nobody_comes_out_alone_when_its_window_has_clo
 
     join = run(lambda: stream_stream(feed.frame("left"), feed.frame("right"), 10, 10, 5, "left"))
     feed.add(left=[("a", "1", 100), ("a", "2", 130), (None, "3", 100)], right=[("a", "x", 135), ("b", "y", 100)])
-    assert join.rows() == [(None, "3", None, 100), ("a", "2", "x", 135), ("a", "1", None, 100)]
+    assert join.rows() == [("a", "2", "x", 135), (None, "3", None, 100), ("a", "1", None, 100)]
     feed.add(left=[("c", "4", 140)])
     feed.add(right=[("d", "z", 155)])
     assert join.rows() == []  # the window of 4 is [130, 150], with the grace 155 is still open

@@ -131,7 +131,17 @@ def _addresses(address: str | None) -> dict[str, str]:
 
 
 def _defaults(settings: Settings, scratch: Path) -> dict[str, str]:
+    between_stages = (
+        {}
+        if not settings.is_local
+        else {
+            "spark.shuffle.compress": "false",  # it stays on this machine, mostly in memory
+            "spark.shuffle.spill.compress": "false",
+            "spark.shuffle.checksum.enabled": "false",
+        }
+    )
     return {
+        **between_stages,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.ui.enabled": "false",
@@ -159,6 +169,8 @@ def _java_options(settings: Settings, scratch: Path, classes: Path | None) -> li
         options.append(f"-Dottla.log.raised={settings.log}")
     if settings.quick:
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    else:
+        options.append("-XX:+UseParallelGC")  # a batch is worth more than short pauses: G1 takes a sixth more time
     if classes is not None:
         options.append(f"-XX:SharedArchiveFile={classes}")
     return [f'"{option}"' for option in options]

@@ -2,7 +2,10 @@ package ottla
 
 import java.nio.ByteBuffer
 
-/** Kafka's big-endian numbers, for which Spark has no expression. Columns.call makes each a static call inside Spark's
+import org.apache.spark.unsafe.Platform
+import org.apache.spark.unsafe.types.UTF8String
+
+/** Kafka's big-endian numbers, for which Spark has no expression, and text. Columns.call makes each a static call inside Spark's
   * generated code: no boxing, no UDF. */
 object Codec {
   def toShort(bytes: Array[Byte]): Short = ByteBuffer.wrap(bytes).getShort
@@ -11,6 +14,21 @@ object Codec {
   def toFloat(bytes: Array[Byte]): Float = ByteBuffer.wrap(bytes).getFloat
   def toDouble(bytes: Array[Byte]): Double = ByteBuffer.wrap(bytes).getDouble
   def toBoolean(bytes: Array[Byte]): Boolean = bytes(0) == 1
+
+  /** Null where the bytes are no UTF-8. Spark's own check goes byte by byte, which took a fifth of a count's time. */
+  def toText(bytes: Array[Byte]): UTF8String = {
+    val text = UTF8String.fromBytes(bytes)
+    if (isAscii(bytes) || text.isValid) text else null
+  }
+
+  private def isAscii(bytes: Array[Byte]): Boolean = {
+    val whole = bytes.length & ~7
+    var at = 0
+    while (at < whole && (Platform.getLong(bytes, Platform.BYTE_ARRAY_OFFSET + at) & 0x8080808080808080L) == 0) at += 8
+    if (at < whole) return false
+    while (at < bytes.length && bytes(at) >= 0) at += 1
+    at == bytes.length
+  }
 
   /** The big-endian number in the 8 bytes that end `before` bytes before the end. */
   def longFromEnd(bytes: Array[Byte], before: Int): Long = ByteBuffer.wrap(bytes).getLong(bytes.length - before - 8)

@@ -18,13 +18,14 @@ import org.apache.spark.sql.types._
 /** What happens to one key in one batch: its rows and its state in, rows out.
   *
   * Rows, state and results are Spark's internal rows, passed on as they are: a key or a value of whatever type is never
-  * taken apart. `rows` are copies. `key` has the key as its only field; it is valid until the results have been read.
+  * taken apart. `rows` are copies. `keyRow` has the key as its field Keyed.Key; it is valid until the results have been
+  * read.
   */
 trait KeyFunction extends Serializable {
   type Rows = Array[UnsafeRow]
   type State = GroupState[InternalRow]
 
-  def apply(key: InternalRow, rows: Rows, state: State): Iterator[InternalRow]
+  def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow]
 }
 
 /** Cells of a type. (`row.get(i, type)` does the same, but looks the type up each time, which is dear.) */
@@ -41,17 +42,25 @@ final class Cell(kind: DataType) extends Serializable {
 
 /** Spark's flatMapGroupsWithState over its column `key`, without the detour through Scala objects.
   *
+  * Groups are by (hash of the key, key). Spark sorts a batch by what it groups by, and compares the first 8 bytes before
+  * anything else: those of a hash nearly always differ, those of keys such as user000123 do not.
+  *
   * The checkpoint's state schema is `state`, so that Spark refuses a restart whose types do not fit the state.
   */
 object Keyed {
+  val Key = 1
+
   def apply(
       frame: DataFrame,
       state: StructType,
       output: StructType,
       timers: Boolean,
       function: KeyFunction): DataFrame = {
-    val plan = frame.queryExecution.analyzed
-    val key = plan.output.filter(_.name == "key")
+    val unhashed = frame.queryExecution.analyzed
+    val key = unhashed.output.find(_.name == "key").get
+    val hash = Alias(new XxHash64(Seq(key)), "hash")()
+    val plan = Project(unhashed.output :+ hash, unhashed) // last, so that columns keep their places
+    val group = Seq(hash.toAttribute, key)
     val result = AttributeReference("result", output, nullable = false)()
     val call = (key: Any, rows: Iterator[Any], state: LogicalGroupState[Any]) =>
       function(
@@ -62,7 +71,7 @@ object Keyed {
       call,
       WholeRow(),
       WholeRow(),
-      key,
+      group,
       plan.output,
       result,
       encoder(state).asInstanceOf[ExpressionEncoder[Any]],
@@ -70,7 +79,7 @@ object Keyed {
       isMapGroupsWithState = false,
       if (timers) GroupStateTimeout.EventTimeTimeout() else GroupStateTimeout.NoTimeout(),
       hasInitialState = false,
-      key,
+      group,
       plan.output,
       WholeRow(),
       LocalRelation(state),

@@ -3,7 +3,8 @@ package org.apache.spark.sql.ottla
 import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Expression, LeafExpression, Literal}
-import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode}
+import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode, FalseLiteral}
+import org.apache.spark.sql.catalyst.expressions.codegen.Block._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import org.apache.spark.sql.execution.streaming.operators.stateful.WatermarkSupport
@@ -22,11 +23,22 @@ case class LateWatermark() extends LeafExpression {
     Literal(Long.MinValue).genCode(context)
 }
 
+/** A number of which generated code does not depend: a batch with another one runs the compiled code of the last. */
+case class BatchNumber(number: Long) extends LeafExpression {
+  override def nullable: Boolean = false
+  override def dataType: DataType = LongType
+  override def eval(row: InternalRow): Any = number
+  override protected def doGenCode(context: CodegenContext, code: ExprCode): ExprCode = {
+    val held = context.addReferenceObj("number", Long.box(number), classOf[java.lang.Long].getName)
+    code.copy(code = code"final long ${code.value} = $held.longValue();", isNull = FalseLiteral)
+  }
+}
+
 /** Fills in LateWatermark in the plan of a batch, after Spark has told the operators their watermarks. */
 object FillLateWatermark extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
     case operator: WatermarkSupport if operator.eventTimeWatermarkForLateEvents.isDefined =>
-      val micros = Literal(operator.eventTimeWatermarkForLateEvents.get * 1000)
+      val micros = BatchNumber(operator.eventTimeWatermarkForLateEvents.get * 1000)
       operator.withNewChildren(operator.children.map(_.transformAllExpressions { case LateWatermark() => micros }))
   }
 }

@@ -62,7 +62,7 @@ abstract class RecordWindows(keys: Cell, values: Cell) extends KeyFunction {
       records.insert(ByTime.position(records.length, time + 1)(records(_).time), record)
     }
     val watermark = state.getCurrentWatermarkMs() * Tick
-    val Turn(results, kept, due) = turn(keys(keyRow, 0), records, closed, watermark)
+    val Turn(results, kept, due) = turn(keys(keyRow, Keyed.Key), records, closed, watermark)
     if (kept.nonEmpty) {
       state.update(InternalRow(write(kept), watermark))
       ByTime.wake(state, due)

@@ -52,7 +52,7 @@ final class StreamStream(keys: Cell, values: Array[Cell], reach: Array[Long], gr
   private val kept = reach.sum + grace
 
   override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
-    val key = keys(keyRow, 0)
+    val key = keys(keyRow, Keyed.Key)
     if (key == null)
       return rows.iterator.map(row => alone(null, row.getByte(Turns.Side), row.getLong(Turns.Time), value(row)))
     val results = new ArrayBuffer[InternalRow](rows.length)

@@ -54,7 +54,7 @@ final class StreamTable(keys: Cell, lefts: Cell, rights: Cell, headers: Cell, ke
   private val Headers = Left + 2
 
   override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
-    val key = keys(keyRow, 0)
+    val key = keys(keyRow, Keyed.Key)
     val results = new ArrayBuffer[InternalRow](rows.length)
     var value: Any = if (state.exists) rights(state.get, 0) else null
     var changed = false
@@ -75,7 +75,7 @@ final class StreamTable(keys: Cell, lefts: Cell, rights: Cell, headers: Cell, ke
 /** A joined row whenever one side changes; two nulls when what was joined no longer is. */
 final class TableTable(keys: Cell, sides: Array[Cell], needLeft: Boolean, needRight: Boolean) extends KeyFunction {
   override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
-    val key = keys(keyRow, 0)
+    val key = keys(keyRow, Keyed.Key)
     val values = new Array[Any](2)
     val times = new Array[Long](2)
     if (state.exists) for (side <- 0 to 1) {
@@ -107,7 +107,7 @@ final class TableTable(keys: Cell, sides: Array[Cell], needLeft: Boolean, needRi
 /** What a key's value was and what it becomes. */
 final class Changes(keys: Cell, values: Cell) extends KeyFunction {
   override def apply(keyRow: InternalRow, rows: Rows, state: State): Iterator[InternalRow] = {
-    val key = keys(keyRow, 0)
+    val key = keys(keyRow, Keyed.Key)
     val results = new ArrayBuffer[InternalRow](rows.length)
     var old: Any = if (state.exists) values(state.get, 0) else null
     for (row <- Turns.sort(rows)) {

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     StringType,
 )
 
-from ottla.pipelines.columns import call
+from ottla.pipelines.columns import call, dear
 from ottla.pipelines.serdes.base import Serde, shown
 from ottla.pipelines.serdes.cells import Change, fitter
 
@@ -73,7 +73,7 @@ class TextSerde(Serde):
         return StringType()
 
     def decode(self, raw: Column) -> Column:
-        return F.try_validate_utf8(raw.cast("string"))
+        return dear(call("Codec.toText", "string", raw))
 
     def misfit(self, raw: Column, decoded: Column) -> Column | None:
         return F.when(raw.isNotNull() & decoded.isNull(), F.lit("not UTF-8"))
