@@ -11,7 +11,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from ottla.protocol.messages import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from ottla.storage.dump import Findings, Options, dump
+from ottla.testing.process import BrokerFailed
 from support.load import PARTITIONS, TOPIC, Writer, await_more, check, finish, wait_until
+from support.mortal import await_death, dying
 from support.requests import batch, fetch, produce, records_in
 from support.wire import Wire
 
@@ -82,6 +84,14 @@ def tidy(disks, topic=TOPIC, partitions=PARTITIONS):
     return found == [f"{topic}-{index}" for index in range(partitions)] and not marks
 
 
+def everything(wire, topic):
+    found, offset = [], 0
+    while records := records_in(fetch(wire, topic, offset, partition_max_bytes=1 << 24).records):
+        found += [one for one in records if one.offset >= offset]
+        offset = records[-1].offset + 1
+    return found
+
+
 def test_partitions_move_while_they_are_written_and_read(broker, writers, disks):
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, index, OFFSET_BEGINNING) for index in range(PARTITIONS)])
@@ -108,7 +118,10 @@ def test_partitions_move_while_they_are_written_and_read(broker, writers, disks)
         assert findings.damaged() == []
 
 
-def test_a_broker_that_is_killed_while_partitions_move_loses_nothing(broker, writers, disks):
+def test_a_broker_that_is_killed_while_partitions_move_loses_nothing_and_forgets_no_move(broker, writers, disks):
+    """Each move was answered, and so it, not the one before, is carried out by the start after the kill: the directory
+    of its copy is there before the answer, that of a move which it replaces is not, and a start takes up what it finds.
+    """
     chance = Random(7)
     await_more(writers, 500)
     for turn in range(KILLS):
@@ -118,8 +131,7 @@ def test_a_broker_that_is_killed_while_partitions_move_loses_nothing(broker, wri
         broker.start()
         await_more(writers, 20)
     check(broker, writers)
-    move(broker, disks[KILLS % 2])  # undisturbed
-    wait_until(lambda: lies_on(broker, disks[KILLS % 2]), 180)
+    wait_until(lambda: lies_on(broker, disks[(KILLS - 1) % 2]), 180)
     finish(broker, writers)
     wait_until(lambda: tidy(disks))
 
@@ -136,20 +148,92 @@ def test_a_compacted_topic_moves_with_what_is_left_of_it(broker, disks):
             written[key] = f"{turn}-{number}"
             produce(wire, "c", batch(written[key].ljust(200), key=key))
         wait_until(lambda turn=turn: lies_on(broker, disks[turn % 2], "c"))
-
-    def kept():
-        found, offset = [], 0
-        while records := records_in(fetch(wire, "c", offset, partition_max_bytes=1 << 24).records):
-            found += [one for one in records if one.offset >= offset]
-            offset = records[-1].offset + 1
-        return found
-
-    wait_until(lambda: len(kept()) < 400)  # compaction goes on where the log is now
-    assert {one.key: one.value.decode().rstrip() for one in kept()} == written
+    wait_until(lambda: len(everything(wire, "c")) < 400)  # compaction goes on where the log is now
+    assert {one.key: one.value.decode().rstrip() for one in everything(wire, "c")} == written
     wire.close()
     broker.kill()
     broker.start()
     wire = Wire("127.0.0.1", broker.port)
-    assert {one.key: one.value.decode().rstrip() for one in kept()} == written
+    assert {one.key: one.value.decode().rstrip() for one in everything(wire, "c")} == written
     wait_until(lambda: tidy(disks, "c", 1))
     wire.close()
+
+
+FUTURE, ASIDE = "ottla.storage.relocation:FutureLog.", "ottla.storage.directory:DataDirectory.set_aside"
+STEPS = {  # of a move, where the broker is killed: before a function, or after it
+    "before the copy is begun": (FUTURE + "begin", False),
+    "when it is begun": (FUTURE + "begin", True),
+    "while it grows": (FUTURE + "_copy_segment", True),
+    "when it is on disk": (FUTURE + "put_on_disk", True),
+    "before it takes over": (FUTURE + "take_over", False),
+    "when it has the name of the log": ("ottla.storage.log:Log.relocate", False),
+    "when it has taken over": (FUTURE + "take_over", True),
+    "before the old files go": (ASIDE, False),
+    "when they are out of sight": (ASIDE, True),
+    "when the old place is forgotten": ("ottla.broker.moves:forget_source", True),
+}
+
+
+@pytest.fixture
+def partition(broker, disks):
+    """A partition with some segments: its values, and the disk where it is not."""
+    wire = Wire("127.0.0.1", broker.port)
+    wire.create("o", 1, {"segment.bytes": "5000", "file.delete.delay.ms": "0"})
+    values = [f"{number}".ljust(500, ".") for number in range(40)]
+    for value in values:
+        produce(wire, "o", batch(value))
+    wire.close()
+    return values, disks[1] if lies_on(broker, disks[0], "o") else disks[0]
+
+
+def check_moved(broker, disks, values, there):
+    wait_until(lambda: lies_on(broker, there, "o"))
+    wait_until(lambda: tidy(disks, "o", 1))
+    wire = Wire("127.0.0.1", broker.port)
+    assert [one.value.decode() for one in everything(wire, "o")] == values
+    wire.close()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_move_that_was_answered_is_carried_out_wherever_a_kill_cuts_it_short(
+    broker, disks, partition, tmp_path, step
+):
+    """As with Kafka, which makes the directory of the copy before it answers, and takes up what it finds at a start."""
+    values, there = partition
+    place, after = STEPS[step]
+    broker.stop()
+    with dying(place, tmp_path, after=after):
+        broker.start()
+    move(broker, there, "o", [0])
+    await_death(broker)
+    broker.start()
+    check_moved(broker, disks, values, there)
+
+
+@pytest.mark.parametrize(
+    ("place", "after"),
+    [
+        (FUTURE + "reserve", False),
+        (FUTURE + "reserve", True),
+        (ASIDE, True),
+        (FUTURE + "begin", False),
+    ],
+)
+def test_a_move_is_carried_out_when_the_start_that_takes_it_up_is_killed_too(
+    broker, disks, partition, tmp_path, place, after
+):
+    values, there = partition
+    broker.stop()
+    with dying(FUTURE + "put_on_disk", tmp_path):
+        broker.start()
+    move(broker, there, "o", [0])
+    await_death(broker)
+    with dying(place, tmp_path, after=after):
+        try:
+            broker.start()
+        except BrokerFailed:  # it died before it said that it was ready
+            pass
+        else:
+            await_death(broker)
+    broker.start()
+    check_moved(broker, disks, values, there)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.storage.directory import DataDirectory
+from ottla.storage.failures import Reach, reach_of
 from ottla.storage.file import FileSlice
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
@@ -44,6 +45,7 @@ class Disks:
     def future(self, to: int = 1) -> FutureLog:
         future = FutureLog(KEY, self.log, self.logs.directories[to])
         self.logs.futures[KEY] = future
+        future.reserve()
         future.begin(ID)
         return future
 
@@ -52,6 +54,9 @@ class Disks:
 
     def values(self) -> list[str]:
         return [record.value.decode() for record in self.scribe.read_all(self.log.start_offset)]
+
+    def offsets_by_time(self) -> list[tuple[int, int] | None]:
+        return [self.log.offset_for_timestamp(record.timestamp) for record in self.scribe.read_all()]
 
     def files(self) -> dict[str, bytes]:
         found = sorted(path for path in self.log.directory.iterdir() if path.name != "partition.metadata")
@@ -151,9 +156,31 @@ def test_a_log_that_was_cut_is_copied_again_from_there(disks):
     assert values[8] == "new 8"
 
 
+def test_of_a_log_that_grows_too_fast_all_that_is_left_is_copied_when_the_copy_takes_over(disks):
+    future = disks.future()
+    written = 12
+    for _ in range(3):  # each time segments are complete again that were not there to be copied
+        copy_all(future)
+        for number in range(written, written + 8):
+            disks.scribe.write(f"{number}" * 20, producer=(7, 0, number))
+        written += 8
+        assert not future.may_take_over(ALL)
+    values, segments, times = disks.values(), len(disks.log.segments), disks.offsets_by_time()
+    disks.logs.write_recovery_points()
+    disks.logs.move(future)
+    assert len(values) == written
+    for _ in range(2):
+        assert disks.values() == values
+        assert len(disks.log.segments) == segments
+        assert disks.offsets_by_time() == times
+        assert disks.log.producers.check(7, 0, written, written) is None
+        disks.crash()
+
+
 def test_a_log_that_is_not_all_copied_does_not_take_over(disks):
     future = disks.future()
     future.copy(future.wanted(), 300)
+    future.cancelled = True
     with pytest.raises(SourceFailed, match="not all of it"):
         disks.logs.move(future)
     assert disks.homes() == ["a"]
@@ -178,11 +205,11 @@ def test_readers_under_way_keep_the_old_files(tmp_path):
 
 
 def test_indexes_and_producers_are_those_of_the_log(disks):
-    found = [disks.log.offset_for_timestamp(record.timestamp) for record in disks.scribe.read_all()]
+    found = disks.offsets_by_time()
     future = disks.future()
     copy_all(future)
     shutil.rmtree(disks.logs.move(future))
-    assert [disks.log.offset_for_timestamp(record.timestamp) for record in disks.scribe.read_all()] == found
+    assert disks.offsets_by_time() == found
     assert disks.log.producers.check(7, 0, 12, 12) is None
     assert disks.log.producers.check(7, 0, 11, 11) is not None  # a duplicate
     disks.crash()
@@ -275,6 +302,50 @@ def test_a_log_that_moved_from_a_disk_that_is_away_stays_when_it_comes_back(disk
     disks.open()
     assert disks.values() == [*values, "after", "alone"]
     assert disks.homes() == ["b"]
+
+
+@pytest.mark.parametrize("step", [take_over_and_write, hide_the_old_one])
+def test_what_the_disk_refused_at_the_end_of_a_move_is_made_up_for_by_the_next(disks, step: Callable[[Disks], object]):
+    values = disks.values()
+    step(disks)  # and `moved-from` stays
+    future = disks.future(to=0)
+    copy_all(future)
+    disks.logs.write_recovery_points()
+    disks.logs.move(future)
+    disks.scribe.write("back")
+    for _ in range(2):
+        disks.crash()
+        assert disks.values() == [*values, "after", "back"]
+        assert disks.homes() == ["a"]
+
+
+def test_what_the_disk_still_refuses_keeps_a_log_from_moving_on(disks, monkeypatch):
+    values = disks.values()
+    take_over_and_write(disks)
+
+    def refuse(*_: object) -> Path:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(DataDirectory, "set_aside", refuse)
+        with pytest.raises(SourceFailed, match="cannot be removed") as raised:
+            disks.future(to=0)
+    assert reach_of(raised.value) is Reach.REQUEST
+    disks.crash()
+    assert disks.values() == [*values, "after"]
+    assert disks.homes() == ["b"]
+
+
+def test_partitions_that_name_each_other_are_both_kept(disks):
+    disks.log.abandon()
+    disks.logs.unlock(clean=False)
+    homes = [path / "t-0" for path in disks.paths]
+    shutil.copytree(*homes)
+    for home, other in zip(homes, reversed(homes), strict=True):
+        (home / "moved-from").write_text(str(other))
+    disks.open()
+    assert len(disks.values()) == 12
+    assert [path.name.endswith("-stray") for path in disks.paths[1].glob("t-0*")] == [True]
 
 
 def test_a_partition_that_lies_twice_for_no_known_reason_is_kept_twice(disks, caplog):

@@ -4,11 +4,15 @@ A move is a task. It has the log copied in a thread, piece by piece, and looks a
 left it rolls a large active segment, holds back fsyncs, has all but the last bytes put on disk, and lets the log go on
 in its new place between two requests. Then the old files go.
 
+What a client was told outlives the broker: before the answer the directory of the copy is made, or, where the move is
+called off, taken out of sight.
+
     another destination is asked for         the copy is thrown away, and another one begun
     the place where the log is, asked for    the copy is thrown away
     the topic is deleted, the log fails      the copy is thrown away
     the new disk is full, or fails           the copy is thrown away, and the log stays where it is
-    the broker stops, or is killed           the next start throws the copy away, and begins again
+    the broker stops, or is killed           the next start begins again with a new copy, then throws this one away
+    it starts while a directory is missing   the copy stays, for the start after that
 
 `num.replica.alter.log.dirs.threads` copy at the same time, at `replica.alter.log.dirs.io.max.bytes.per.second` in all.
 """
@@ -44,7 +48,7 @@ PIECE = 8 * 1024 * 1024  # copied before the log is looked at again
 NEARLY = 8 * 1024 * 1024  # with so little left the end begins
 ALL = 1 << 62
 LAST_BYTES = 1024 * 1024  # that are copied between two requests
-PATIENCE = 50  # rounds; of a log that grows about as fast as it is copied, all that is left is copied then
+PATIENCE = 50  # rounds; of a log that grows about as fast as it is copied, all that is left is copied at once then
 MOST_WISHES = 10_000  # for partitions that are not there
 
 T = TypeVar("T")
@@ -92,13 +96,12 @@ class Moves:
         if running is not None and not running.done:
             if running.future.directory is directory and not running.cancelled.is_set():
                 return ErrorCode.NONE
-            running.cancel()
+            self._call_off(running)
         if logs.home_of(key) is directory:
             return ErrorCode.NONE
         if len(logs.usable) < len(logs.directories):
             return ErrorCode.KAFKA_STORAGE_ERROR  # the one that is missing may have a copy too
-        self._start(key, partition, directory)
-        return ErrorCode.NONE
+        return self._start(key, partition, directory)
 
     def _remember(self, key: TopicPartition, directory: DataDirectory) -> ErrorCode:
         """A partition that is not there yet is to be made in that directory."""
@@ -114,21 +117,45 @@ class Moves:
     # -- beginning and ending ------------------------------------------------------------------------------------
 
     def take_up(self) -> None:
-        """Begin again what the last stop cut short."""
+        """Begin again what the last stop cut short, and end what it left to be removed.
+
+        A copy goes when the one that takes its place is there: another kill must not make us forget the move.
+        """
         logs = self._broker.logs
+        self._broker.housekeeping.remove_later(logs.moved_away, 0)
         for directory in logs.usable:
             for key, path in directory.futures():
+                partition = self._broker.partition(*key)
+                if partition is not None and directory.read_topic_id(path) in (None, partition.topic_id):
+                    if partition.offline is not None or len(logs.usable) < len(logs.directories):
+                        log.error("%s-%d: its move to %s has to wait for the next start", *key, directory.path)
+                        continue
+                    if logs.home_of(key) is not directory and key not in self._moves:
+                        log.info("%s-%d: its move to %s begins again", *key, directory.path)
+                        self.request(key, str(directory.path.absolute()))
                 self._throw_away(directory, path)
-                if self._broker.partition(*key) is None or logs.home_of(key) is directory or key in self._moves:
-                    continue
-                if self.request(key, str(directory.path.absolute())) == ErrorCode.NONE:
-                    log.info("%s-%d: its move to %s begins again", *key, directory.path)
 
-    def _start(self, key: TopicPartition, partition: Partition, directory: DataDirectory) -> None:
-        before = self._moves.get(key)
-        future = self._broker.logs.futures[key] = FutureLog(key, partition.log, directory)
-        move = self._moves[key] = Move(partition, future)
+    def _start(self, key: TopicPartition, partition: Partition, directory: DataDirectory) -> ErrorCode:
+        future = FutureLog(key, partition.log, directory)
+        try:
+            future.reserve()
+        except OSError as error:
+            log.error("%s-%d stays where it is: %s: %s", *key, directory.path, error)
+            if reach_of(error) is Reach.DIRECTORY:
+                self._broker.disks.directory_failed(directory, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        before, move = self._moves.get(key), Move(partition, future)
+        self._moves[key], self._broker.logs.futures[key] = move, future
         move.task = asyncio.get_running_loop().create_task(self._run(key, move, before))
+        return ErrorCode.NONE
+
+    def _call_off(self, move: Move) -> None:
+        """End a move because a client wants something else; a start must not take it up again."""
+        move.cancel()
+        futures, future = self._broker.logs.futures, move.future
+        if futures.get(future.key) is future:
+            del futures[future.key]
+        self._throw_away(future.directory, future.path)
 
     def cancel(self, key: TopicPartition) -> None:
         if key in self._moves:
@@ -215,7 +242,7 @@ class Moves:
                 await self._in_thread(self._broker.cleaner.write_checkpoints)
             if move.cancelled.is_set():
                 break
-            if future.may_take_over(LAST_BYTES if round < PATIENCE else None):
+            if round >= PATIENCE or future.may_take_over(LAST_BYTES):
                 was = logs.move(future)
                 move.done = True
                 return was

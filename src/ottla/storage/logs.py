@@ -47,6 +47,7 @@ class Logs:
         self.on_failure: Callable[[DataDirectory, Exception], None] | None = None  # told in any thread
         self._logs: dict[TopicPartition, tuple[DataDirectory, Log]] = {}
         self.futures: dict[TopicPartition, FutureLog] = {}  # copies of logs in the directories that they move to
+        self.moved_away: list[Path] = []  # what is left of logs that have moved; to be removed
         self.preferred: dict[TopicPartition, DataDirectory] = {}  # where logs that are not there yet are to go
         self._counts = Counter(dict.fromkeys(self.directories, 0))  # how many logs each has
         self._writing = threading.Lock()  # a checkpoint is written by one at a time, and never by older offsets
@@ -126,7 +127,7 @@ class Logs:
                 "is missing or another one's. Put it back, or set another log.dirs"
             )
         began = monotonic()
-        settle_moves(self.usable)
+        self.moved_away = settle_moves(self.usable)
         with ThreadPoolExecutor(self.recovery_threads * len(self.directories), "recovery") as pool:
             opening = {}
             for directory in self.usable:

@@ -1,7 +1,7 @@
 """A log on its way to another data directory (KIP-113): the copy that grows there, and the moment when it takes over.
 
     disk-a/orders-0/                     the log, which serves all the time
-    disk-b/orders-0.<hex>-future/        its copy; named as Kafka names it
+    disk-b/orders-0.<hex>-future/        its copy; named as Kafka names it; there before the move is answered
       moved-from                         the path of the log that it is copied from
 
 Files are copied, not records, so that the copy has the same bytes. Sealed segments never change; the active one only
@@ -19,7 +19,8 @@ What happens to the disk at the end, each step after the one before is done:
 
 The rename of step 2 decides. A start that finds a `-future` has not come to that: the copy is thrown away, and the move
 begins again. One that finds the partition twice takes the one whose `moved-from` names the other. So a crash at any
-point loses nothing: records go to one of the two at a time.
+point loses nothing: records go to one of the two at a time. If the disk refuses step 4 or 5, the next move of the log
+makes up for it before it begins: two directories that each name the other would tell nothing.
 """
 
 from __future__ import annotations
@@ -92,12 +93,16 @@ class FutureLog:
 
     # -- copying -------------------------------------------------------------------------------------------------
 
-    def begin(self, topic_id: bytes) -> None:
-        """Make the directory. Runs in a thread."""
-        home = self.directory.partition_path(*self.key)
-        if home.exists():  # left by another move, whose end the disk did not take
-            self.directory.set_aside(home, STRAY)
+    def reserve(self) -> None:
+        """Make the directory: from now on a start that finds it takes the move up."""
         self.path.mkdir()
+
+    def begin(self, topic_id: bytes) -> None:
+        """Say whose copy this is. Runs in a thread."""
+        _finish_former(self.log.directory)
+        home = self.directory.partition_path(*self.key)
+        if home.exists():  # nobody knows why
+            self.directory.set_aside(home, STRAY)
         self.directory.write_topic_id(self.path, topic_id)
         replace_file(self.path / MOVED_FROM, str(self.log.directory.absolute()).encode(), sync=True)
 
@@ -207,31 +212,32 @@ class FutureLog:
 
     # -- taking over ---------------------------------------------------------------------------------------------
 
-    def may_take_over(self, last_bytes: int | None) -> bool:
-        """Whether all sealed segments are here, and no more than that of the active one is missing (None: any)."""
+    def may_take_over(self, last_bytes: int) -> bool:
+        """Whether all sealed segments are here, and no more than that of the active one is missing."""
         *sealed, active = self.wanted()
-        return all(one.base_offset in self._complete for one in sealed) and (
-            last_bytes is None or self.lacks([active]) <= last_bytes
-        )
+        return all(one.base_offset in self._complete for one in sealed) and self.lacks([active]) <= last_bytes
 
     def take_over(self) -> Path:
         """Copy the rest, and let the log go on here. Returns where it was.
 
-        Nothing is changed when this raises: SourceFailed, or OSError of the new disk.
+        What is copied now lies behind `recovery_point`, so it need not be on disk. Nothing is changed when this raises:
+        SourceFailed, or OSError of the new disk.
         """
         log, active = self.log, self.log.active
         wanted = self.wanted()
         self._drop_others(wanted)
-        self._copy_segment(wanted[-1], wanted[-1].size)
-        if self._copied[active.base_offset] < active.size or not self.may_take_over(0):
-            raise SourceFailed(f"{log.directory}: not all of it is in {self.path}")
         try:
             active.index.flush()
             active.time_index.flush()
         except OSError as error:
             raise SourceFailed(f"{log.directory}: {error.strerror}") from error
-        self._copy_small_files(active.base_offset, sync=False)
-        self._keep_time(self.path / active.file.path.name)
+        for one in wanted:
+            if one.base_offset not in self._complete:
+                self._copy_segment(one, one.size)
+                self._copy_small_files(one.base_offset, sync=False)
+                self._keep_time(self.path / file_name(one.base_offset, LOG_SUFFIX))
+        if self.lacks(wanted):
+            raise SourceFailed(f"{log.directory}: not all of it is in {self.path}")
         log.epochs.save_to(self.path / EPOCH_FILE)
         home = self.directory.partition_path(*self.key)
         self.path.rename(home)
@@ -279,25 +285,34 @@ def _copy_range(source: int, target: int, at: int, length: int) -> int:
 # -- after a crash -----------------------------------------------------------------------------------------------
 
 
-def settle_moves(directories: Sequence[DataDirectory]) -> None:
-    """Where a partition lies twice, take one of the two out of sight; before any log is opened."""
+def settle_moves(directories: Sequence[DataDirectory]) -> list[Path]:
+    """Where a partition lies twice, take one of the two out of sight; before any log is opened.
+
+    Returns what can be removed.
+    """
+    aside = []
     found: dict[TopicPartition, list[Path]] = {}
     for directory in directories:
         for key, path in directory.partitions().items():
             found.setdefault(key, []).append(path.absolute())
     for key, paths in found.items():
         sources = {path: _moved_from(path) for path in paths}
-        left = [path for path in paths if path not in sources.values()]
+        left = [path for path in paths if path not in sources.values()] or paths
         for path in paths:
             if path not in left:
                 logger.info("%s-%d has moved from %s; what is left there goes", *key, path)
-                DataDirectory.set_aside(path)
+                aside.append(DataDirectory.set_aside(path))
         for path in left[1:]:
             stray = DataDirectory.set_aside(path, STRAY)
             logger.error("%s-%d lies in %s too, and nobody knows why; it is now %s", *key, path, stray.name)
         source = sources[left[0]]
         if source is not None and source.parent in {directory.path.absolute() for directory in directories}:
-            forget_source(left[0])  # else a directory that cannot be used now may still have it
+            try:
+                fsync(source.parent)
+                forget_source(left[0])  # else a directory that cannot be used now may still have it
+            except OSError as error:
+                logger.error("%s-%d: the next start looks again at where it has moved from: %s", *key, error)
+    return aside
 
 
 def _moved_from(partition: Path) -> Path | None:
@@ -305,6 +320,20 @@ def _moved_from(partition: Path) -> Path | None:
         return Path((partition / MOVED_FROM).read_text())
     except (FileNotFoundError, ValueError):
         return None
+
+
+def _finish_former(partition: Path) -> None:
+    """Do what the disk may have refused at the end of the log's last move."""
+    source = _moved_from(partition)
+    try:
+        if source is not None and source.parent.is_dir():
+            if source.exists():
+                DataDirectory.set_aside(source)
+            fsync(source.parent)
+            forget_source(partition)
+    except OSError as error:
+        # without its cause: that is about another disk than the log's
+        raise SourceFailed(f"{source}, where it was before, cannot be removed: {error.strerror}") from None
 
 
 def forget_source(partition: Path) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from ottla.broker import moves
 from ottla.protocol import messages
 from ottla.protocol.errors import ErrorCode
+from ottla.storage.relocation import FutureLog
 from support.requests import batch, fetch, produce, values_in
 from support.settings import BROKER, SET, alter
 
@@ -263,6 +267,77 @@ def test_a_wish_for_the_present_place_ends_a_move_without_a_trace(slow, disks, u
     assert disks[place_of(disks, "t")] == here
 
 
+@pytest.fixture
+def held(slow):
+    """The same broker, of which no thread is free to work on moves until the test is over."""
+    slow.broker.moves._threads = ThreadPoolExecutor(1)
+    over = Event()
+    slow.broker.moves._threads.submit(over.wait)
+    yield slow
+    over.set()
+
+
+def test_what_was_answered_is_on_disk_before_anything_is_copied(held, disks):
+    wire = held.wire()
+    there, here = other(disks, "t"), disks[place_of(disks, "t")]
+    assert move(wire, (there, "t", [0])) == {("t", 0): "NONE"}
+    assert [path.name[:4] for path in Path(there).glob("*-future")] == ["t-0."]
+    assert list(futures(wire)) == [there]
+    assert move(wire, (here, "t", [0])) == {("t", 0): "NONE"}
+    assert list(Path(there).glob("*-future")) == []
+    assert futures(wire) == {}
+    assert move(wire, (there, "t", [0])) == {("t", 0): "NONE"}
+    assert [path.name[:4] for path in Path(there).glob("*-future")] == ["t-0."]
+
+
+def test_a_directory_that_takes_no_copy_is_told_at_once(serve, disks, until, monkeypatch):
+    served = serve(log_dirs=disks)
+    wire = served.wire()
+    wire.create("t", 1)
+    there = other(disks, "t")
+    make = Path.mkdir
+
+    def refuse(path, *arguments, **named):
+        if path.name.endswith("-future"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        make(path, *arguments, **named)
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "mkdir", refuse)
+        assert move(wire, (there, "t", [0])) == {("t", 0): "KAFKA_STORAGE_ERROR"}
+    assert is_idle(served)
+    assert futures(wire) == {}
+    assert move(wire, (there, "t", [0])) == {("t", 0): "NONE"}
+    until(lambda: is_idle(served) and other(disks, "t") != there)
+
+
+def test_a_move_waits_for_a_start_that_finds_all_directories(slow, disks, until, tmp_path):
+    there = other(disks, "t")
+    away = str(tmp_path / "away")
+    move(slow.wire(), (there, "t", [0]))
+    slow.settings["log_dirs"] = [*disks, away]
+    Path(away).write_text("not a directory")
+    slow.restart()
+    assert [path.name[:4] for path in Path(there).glob("*-future")] == ["t-0."]
+    assert is_idle(slow)
+    Path(away).unlink()
+    slow.settings["replica_alter_log_dirs_io_max_bytes_per_second"] = 10**12
+    slow.restart()
+    until(lambda: is_idle(slow) and other(disks, "t") != there)
+    assert leftovers(disks) == []
+
+
+def test_a_copy_of_a_topic_that_is_gone_is_not_taken_for_one_of_its_namesake(slow, disks, until):
+    there = other(disks, "t")
+    slow.stop()
+    stale = Path(there) / f"t-0.{'0' * 32}-future"
+    stale.mkdir()
+    (stale / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    slow.start()
+    until(lambda: not list(Path(there).glob("t-0*")))
+    assert is_idle(slow)
+
+
 def test_a_topic_that_is_deleted_takes_its_copy_along(slow, disks, until):
     wire = slow.wire()
     there = other(disks, "t")
@@ -311,6 +386,29 @@ def test_another_destination_replaces_the_first(serve, disks, tmp_path, until):
     assert list(futures(wire)) == [second]
     until(lambda: not list(Path(first).glob("t-*")))
     until(lambda: list(Path(second).glob("*-future")))
+
+
+def test_a_log_that_grows_faster_than_its_copy_moves_nevertheless(serve, disks, until, monkeypatch):
+    served = serve(log_dirs=disks)
+    wire = served.wire()
+    wire.create("t", 1, {"segment.bytes": "1000"})
+    put_on_disk, rounds = FutureLog.put_on_disk, []
+
+    def slowly(future, wanted):
+        """So slowly that segments are complete again which the copy has not."""
+        put_on_disk(future, wanted)
+        rounds.append(len(wanted))
+        for _ in range(3):
+            produce(wire, "t", batch("x" * 600))
+
+    monkeypatch.setattr(FutureLog, "put_on_disk", slowly)
+    monkeypatch.setattr(moves, "PATIENCE", 5)
+    there = other(disks, "t")
+    assert move(served.wire(), (there, "t", [0])) == {("t", 0): "NONE"}
+    until(lambda: is_idle(served))
+    assert other(disks, "t") != there
+    assert len(rounds) == 6
+    assert produce(wire, "t", batch("last")).base_offset == 18
 
 
 @pytest.mark.parametrize("flush_messages", ["1", "3"])

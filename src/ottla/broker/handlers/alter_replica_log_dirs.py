@@ -1,11 +1,12 @@
 """AlterReplicaLogDirs (34), versions 0-2.
 
 Moves partitions between the data directories of this broker while they serve (KIP-113; broker/moves.py). The reply
-goes out when the moves have been taken on; how far they are, DescribeLogDirs tells. Each partition on its own:
+goes out when the moves have been taken on, so that a start takes them up should the broker be killed; how far they
+are, DescribeLogDirs tells. Each partition on its own:
 
     a directory that `log.dirs` does not have                        LOG_DIR_NOT_FOUND
-    one that failed, a partition whose disk failed, or any
-    directory that failed, since it may hold another copy            KAFKA_STORAGE_ERROR
+    one that failed or is too full to begin, a partition whose disk
+    failed, or any directory that failed: it may hold another copy   KAFKA_STORAGE_ERROR
     a name that leaves no room for the name of a copy                INVALID_TOPIC_EXCEPTION
     a partition that is not there                                    UNKNOWN_TOPIC_OR_PARTITION
     one that this broker is to have, and has not yet                 REPLICA_NOT_AVAILABLE
