@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from support.consoles import fresh
@@ -47,15 +47,18 @@ class Driver:
 
     def tell(self, what: str) -> None:
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n", self.said()
+        self._hear("ready")
         print(what, file=self.process.stdin, flush=True)
 
     def end(self) -> None:
         """Waits for the query's end, which must be a good one."""
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ended\n", self.said()
+        self._hear("ended")
         self.process.wait(PATIENCE)
+
+    def _hear(self, what: str) -> None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line == f"{what}\n", f"{line!r} for {what!r}; {self.said()}"
 
     def kill(self) -> None:
         """kill -9 of the driver and of all that it has started, at the same moment."""
@@ -64,10 +67,15 @@ class Driver:
 
     def said(self) -> str:
         self._errors.join(5)
-        return "".join(self.errors)[-5000:]
+        return f"exit status {self.process.poll()}\n" + "".join(self.errors)[-5000:]
 
 
 class Copying:
+    """Records in, and a query that copies them; what else a query may do with them, subclasses say."""
+
+    work = "copy"
+    more: Mapping[str, str] = {}  # settings of Spark
+
     def __init__(
         self,
         topics: Topics,
@@ -87,7 +95,8 @@ class Copying:
         self.fed = 0
         self._told = {
             "master": master,
-            "settings": {**(settings or {})},
+            "settings": {**self.more, **(settings or {})},
+            "work": self.work,
             "bootstrap": topics.bootstrap,
             "input": self.input,
             "output": self.output,
@@ -108,6 +117,11 @@ class Copying:
         for driver in [*self._running, *([self._spare] if self._spare else [])]:
             driver.kill()
 
+    @property
+    def tasks(self) -> set[int]:
+        """Those that write when records come."""
+        return set(range(self.partitions))
+
     # -- what goes in and comes out ----------------------------------------------------------------------------------
 
     def feed(self, count: int = BATCH) -> None:
@@ -117,24 +131,30 @@ class Copying:
             self.topics.fill(self.input, (f"{number:08}{PADDING}" for number in share), partition=partition)
         self.fed += count
 
-    def difference(self) -> tuple[int, int]:
-        """How many records are missing from the copy, and how many are there once too often."""
+    def faults(self) -> list[str]:
+        """What is wrong with what has come out."""
         seen = Counter(int((record.value or b"")[:8]) for record in self.topics.read(self.output))
-        assert all(number < self.fed for number in seen)
-        return self.fed - len(seen), seen.total() - len(seen)
+        wrong = {
+            "never fed": sum(number >= self.fed for number in seen),
+            "missing": sum(number not in seen for number in range(self.fed)),
+            "there once too often": seen.total() - len(seen),
+        }
+        return [f"{count} records are {what}" for what, count in wrong.items() if count]
 
-    def is_copied(self) -> bool:
-        """Whether as many records are committed as were fed."""
-        return len(self.topics.read(self.output)) >= self.fed
+    def is_complete(self) -> bool:
+        """Whether there is as much in the output as must come of what was fed."""
+        return self.committed() >= self.fed and len(self.topics.read(self.output)) >= self.fed
 
     def has_uncommitted(self) -> bool:
-        """Whether there is more in the copy than its readers may see."""
+        """Whether there is more in the output than its readers may see."""
+        return self._ends(committed=False) > self.committed()
+
+    def committed(self) -> int:
+        """How many records readers may see, and ends of transactions."""
+        return self._ends(committed=True)
+
+    def _ends(self, *, committed: bool) -> int:
         places = [TopicPartition(self.output, number) for number in range(2)]
-        return self._ends(places, committed=False) > self._ends(places, committed=True)
-
-    def _ends(self, places: list[TopicPartition], *, committed: bool) -> int:
-        from confluent_kafka import IsolationLevel
-
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         told = self.topics.admin.list_offsets({place: OffsetSpec.latest() for place in places}, isolation_level=level)
         return sum(future.result(30).offset for future in told.values())
@@ -167,7 +187,7 @@ class Copying:
         while not holds():
             for driver in self._running:
                 assert driver.process.poll() is None, driver.said()
-            assert time.monotonic() < deadline, "it never came to be"
+            assert time.monotonic() < deadline, f"it never came to be; {self.faults()[:5]}"
             time.sleep(0.02)
 
     # -- drivers -----------------------------------------------------------------------------------------------------
@@ -182,7 +202,7 @@ class Copying:
         return driver
 
     def finish(self) -> None:
-        """Copy what is left, with nobody killed."""
+        """Do what is left, with nobody killed."""
         driver = self._spare or Driver(self._told)
         self._spare = None
         self._running = [driver]
@@ -198,8 +218,9 @@ class Copying:
         for task in tasks:
             (self.gates / f"hold-{task}").touch()
 
-    def until_held(self, *tasks: int) -> None:
-        self.until(lambda: all((self.gates / f"held-{task}").exists() for task in tasks))
+    def until_held(self, count: int) -> None:
+        """Until as many tasks have stopped."""
+        self.until(lambda: len(list(self.gates.glob("held-*"))) == count)
 
     def release(self) -> None:
         for path in self.gates.iterdir():
