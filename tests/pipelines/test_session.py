@@ -122,3 +122,24 @@ def test_pytest_imports_spark_only_for_tests_that_use_it() -> None:
     code = "import sys, pytest; pytest.main(['tests/config', '--co', '-q']); print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+@ON_SPARK
+def test_a_checkpoint_goes_on_after_its_files_were_written_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where Hadoop's local file system has written them before, and left files of checksums (.0.crc)."""
+    (tmp_path / "in").mkdir()
+    checkpoint = tmp_path / "checkpoint"
+
+    def run(text: str) -> list[tuple[str, int]]:
+        (tmp_path / "in" / f"{text}.txt").write_text(text)
+        lines = spark.readStream.text(str(tmp_path / "in")).groupBy("value").count()
+        query = lines.writeStream.outputMode("complete").queryName(f"q{text}").format("memory")
+        query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
+        return sorted((row["value"], row["count"]) for row in spark.table(f"q{text}").collect())
+
+    assert run("a") == [("a", 1)]
+    assert [path.name for path in (checkpoint / "offsets").iterdir()] == ["0"]
+    assert list(checkpoint.rglob("*.delta.crc")) == list(checkpoint.rglob("*.changelog.crc")) == []
+    (checkpoint / "commits" / "0").unlink()  # the batch is run again, and its note written over what is there
+    (checkpoint / "commits" / ".0.crc").write_bytes(b"crc\x00\x00\x00\x02\x00what was there before")
+    assert run("b") == [("a", 1), ("b", 1)]

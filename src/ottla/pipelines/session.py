@@ -24,7 +24,7 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.requirements import java, spark_home
 from ottla.pipelines.scratch import Scratch
 
-CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+CHECKPOINTS = "ottla.Checkpoints"  # jvm/Checkpoints.scala
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 LOG = jars.SOURCES / "log4j2.properties"
 SHUFFLE_PARTITIONS = 8  # on a cluster, whose size is not known here
