@@ -14,7 +14,8 @@ from confluent_kafka.admin import NewPartitions
 from ottla.testing import BrokerProcess
 from support.consoles import fresh
 from support.example_topics import ATTENTIVE, SHORT_SESSION, Topic
-from support.programs import Program, eventually, frozen_at, interrupted_at, killed_at
+from support.programs import Program, frozen_at, interrupted_at, killed_at
+from support.waiting import wait_until
 
 COMMITTING = ["country_counter", "commit_sync", "commit_async", "commit_async_then_sync", "clean_shutdown"]
 
@@ -42,7 +43,7 @@ def test_all_that_was_processed_is_committed_soon(example: str, topic: Topic, st
     topic.send(*map(str, range(10)))
     program = start(example, *topic.options, "--property", "auto.commit.interval.ms=100")
     program.until(lambda lines: len(lines) >= 10)
-    eventually(lambda: topic.committed() == 10)
+    wait_until(lambda: topic.committed() == 10)
     program.interrupt()
     assert topic.committed() == 10
 
@@ -106,7 +107,7 @@ def test_a_member_that_was_given_up_hears_that_it_cannot_commit(
     frozen.until(said)
     frozen.interrupt()
     topic.send("3")
-    eventually(lambda: topic.committed() == 4)
+    wait_until(lambda: topic.committed() == 4)
     successor.interrupt()
 
 
@@ -193,7 +194,7 @@ def test_offsets_are_committed_in_the_new_protocol_too(
     topic.send(*map(str, range(10)))
     quick = ("--property", "group.protocol=consumer", "--property", "auto.commit.interval.ms=100")
     program = start(example, *topic.options, *quick)
-    eventually(lambda: topic.committed() == 10)
+    wait_until(lambda: topic.committed() == 10)
     program.interrupt()
 
 
@@ -239,10 +240,10 @@ def test_the_consumers_of_a_program_share_the_partitions_of_all_topics_that_fit(
         last = {line.split()[1]: literal_eval(line.partition(" has ")[2]) for line in program.having(" has ")}
         return sorted(last.values())
 
-    eventually(lambda: owned() == [[], [f"{topic.name}-0"], [f"{topic.name}-1"]])  # one is idle
+    wait_until(lambda: owned() == [[], [f"{topic.name}-0"], [f"{topic.name}-1"]])  # one is idle
     later = Topic(broker.bootstrap, 3, name=f"{prefix}-b")
     shares = [[f"{topic.name}-0", f"{later.name}-0"], [f"{topic.name}-1", f"{later.name}-1"], [f"{later.name}-2"]]
-    eventually(lambda: owned() == shares)
+    wait_until(lambda: owned() == shares)
     program.interrupt()
 
 

@@ -12,7 +12,8 @@ import pytest
 from ottla.testing import BrokerProcess
 from support.consoles import fresh
 from support.example_topics import ATTENTIVE, SHORT_SESSION, Topic, values
-from support.programs import Program, eventually
+from support.programs import Program
+from support.waiting import wait_until
 
 Start = Callable[..., Program]
 
@@ -57,7 +58,7 @@ def test_each_word_is_written_once_though_the_program_dies_before_its_commit(
         dying.end(-signal.SIGKILL)
     assert output.values() == ["A", "B"]
     program = upper(start, topic, output, "1", *ATTENTIVE)
-    eventually(lambda: len(output.values()) >= 5)
+    wait_until(lambda: len(output.values()) >= 5)
     program.interrupt()
     assert output.values() == ["A", "B", "C", "D", "E"]
     assert output.values(isolation="read_uncommitted") == ["A", "B", "A", "B", "C", "D", "C", "D", "E"]
@@ -92,7 +93,7 @@ def test_a_member_that_was_given_up_cannot_commit_offsets_under_another_id(
     frozen.thaw()
     frozen.until("aborted")
     topic.send("c")
-    eventually(lambda: len(output.values()) >= 3)
+    wait_until(lambda: len(output.values()) >= 3)
     frozen.interrupt()
     other.interrupt()
     assert output.values() == ["A", "B", "C"]
@@ -198,7 +199,7 @@ def test_each_payment_has_one_answer_though_the_rules_engine_dies(
             return sqlite3.connect(file).execute("SELECT card, amount, answer FROM payments").fetchall()
         return []
 
-    eventually(lambda: set(entered()) == expected)
+    wait_until(lambda: set(entered()) == expected)
     assert len(entered()) == 6
     assert len(values(broker.bootstrap, f"{prefix}approvals")) == 6
     assert len(values(broker.bootstrap, f"{prefix}approvals", "read_uncommitted")) == 7  # one was aborted

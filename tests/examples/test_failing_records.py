@@ -8,7 +8,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from ottla.testing import BrokerProcess
 from support.consoles import fresh
 from support.example_topics import ATTENTIVE, Topic, values
-from support.programs import Program, eventually
+from support.programs import Program
+from support.waiting import wait_until
 
 Start = Callable[..., Program]
 
@@ -18,7 +19,7 @@ def test_a_poison_record_is_put_aside_and_the_others_go_on(topic: Topic, start: 
     topic.send('{"item": "anvil", "count": 2}', "no JSON", '{"item": "rope"}', '{"item": "bell", "count": "1"}')
     program = start("dead_letters", *topic.options, "--dead-letters", dead)
     program.until("offset 3: 1 of bell")
-    eventually(lambda: topic.committed() == 4)
+    wait_until(lambda: topic.committed() == 4)
     program.interrupt()
     assert program.having("offset 0: 2 of anvil")
     assert values(topic.bootstrap, dead) == ["no JSON", '{"item": "rope"}']
@@ -75,12 +76,12 @@ def test_a_paused_partition_waits_and_the_others_go_on(broker: BrokerProcess, st
     producer.produce(topic.name, "13", str(up), partition=1)
     producer.flush(30)
     program.until("partition 1, offset 3: 13")
-    eventually(lambda: topic.committed(1) == 4)
+    wait_until(lambda: topic.committed(1) == 4)
     assert topic.committed(0) == 1  # the record that fails is not committed, nor is one behind it
     assert not program.having("partition 0, offset 1")
     down.unlink()
     program.until("partition 0, offset 2: 2")
-    eventually(lambda: topic.committed(0) == 3)
+    wait_until(lambda: topic.committed(0) == 3)
     program.interrupt()
     assert len(program.having("paused")) == 1
 
@@ -109,7 +110,7 @@ def test_a_pause_does_not_outlive_a_rebalance(topic: Topic, start: Start, tmp_pa
     first = start("pause_and_resume", *topic.options, *ATTENTIVE, "--pause", "0.1")
     first.until("paused at offset 0")
     second = start("pause_and_resume", *topic.options, *ATTENTIVE, "--pause", "0.1")
-    eventually(lambda: topic.members() == 2)
+    wait_until(lambda: topic.members() == 2)
     second.interrupt()
     first.until("paused at offset 0", 2)  # the partition has come back, and the record with it
     down.unlink()
@@ -124,9 +125,9 @@ def test_a_record_comes_when_its_time_has_come_though_its_partition_was_away(top
     first = start("retry_topic", *options)
     first.until("later")
     second = start("retry_topic", *options)
-    eventually(lambda: topic.members() == 2)
+    wait_until(lambda: topic.members() == 2)
     second.interrupt()
-    eventually(lambda: bool(first.having("served sometimes?") or second.having("served sometimes?")))
+    wait_until(lambda: first.having("served sometimes?") or second.having("served sometimes?"))
     first.interrupt()
 
 
@@ -136,16 +137,16 @@ def test_long_work_does_not_cost_the_membership(topic: Topic, start: Start) -> N
     program = start("long_processing", *topic.options, *ATTENTIVE, *impatient)
     program.until("offset 1: done")
     assert program.lines == ["partition 0, offset 0: done", "partition 0, offset 1: done"]
-    eventually(lambda: topic.committed() == 2)
+    wait_until(lambda: topic.committed() == 2)
     program.interrupt()
 
 
 def test_work_in_hand_is_finished_before_the_partition_goes_to_another(topic: Topic, start: Start) -> None:
     topic.send("1.5", "0")
     first = start("long_processing", *topic.options, *ATTENTIVE)
-    eventually(lambda: topic.members() == 1)
+    wait_until(lambda: topic.members() == 1)
     second = start("long_processing", *topic.options, *ATTENTIVE)
-    eventually(lambda: topic.committed() == 2)
+    wait_until(lambda: topic.committed() == 2)
     first.interrupt()
     second.interrupt()
     done = sorted(first.having("done") + second.having("done"))

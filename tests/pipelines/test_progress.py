@@ -19,9 +19,9 @@ from ottla.pipelines.metrics import PipelineMetrics
 from ottla.pipelines.progress import Progress
 from ottla.pipelines.progress_line import Figures, ProgressLine
 from support.consoles import fresh
-from support.load import wait_until
 from support.prometheus import Page
 from support.tools import Tool
+from support.waiting import wait_until
 
 AWAY = "127.0.0.1:1"  # nobody listens there
 

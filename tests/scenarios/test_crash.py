@@ -6,9 +6,10 @@ import signal
 import pytest
 
 from ottla.protocol.messages import CreateTopicsRequest, MetadataRequest
-from support.load import PARTITIONS, TOPIC, Writer, await_more, check, finish, wait_until
+from support.load import PARTITIONS, TOPIC, Writer, await_more, check, finish
 from support.proxy import proxy
 from support.requests import batch, produce
+from support.waiting import wait_until
 from support.wire import Wire
 
 KILLS = 6

@@ -13,9 +13,9 @@ from ottla.protocol.apis import API_KEYS, encode_request_header
 from ottla.protocol.batch import check
 from ottla.protocol.messages import ApiVersionsRequest
 from ottla.protocol.records import iter_batches
-from support.load import wait_until
 from support.mutants import Mutants
 from support.requests import batch, fetch, frame_of, produce, values_in
+from support.waiting import wait_until
 from support.wire import Wire
 
 FRAMES = 10_000

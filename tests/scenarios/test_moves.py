@@ -12,9 +12,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from ottla.protocol.messages import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from ottla.storage.dump import Findings, Options, dump
 from ottla.testing.process import BrokerFailed
-from support.load import PARTITIONS, TOPIC, Writer, await_more, check, finish, wait_until
+from support.load import PARTITIONS, TOPIC, Writer, await_more, check, finish
 from support.mortal import await_death, dying
 from support.requests import batch, fetch, produce, records_in
+from support.waiting import wait_until
 from support.wire import Wire
 
 KILLS = 6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.streams import App, tumbling
 from ottla.streams.testing import Driver
 from ottla.testing import BrokerProcess
+from support.consoles import fresh
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -20,7 +21,7 @@ EAGER = {"log.initial.task.delay.ms": "0", "log.retention.check.interval.ms": "1
 
 def wait_for_retention(bootstrap: str) -> None:
     """Until the broker has deleted a record of long ago, which it does to all topics in one go."""
-    name = f"old-{time.monotonic_ns()}"
+    name = fresh("old")
     admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures fail when it goes
     admin.create_topics([NewTopic(name, 1)])[name].result(30)
     producer = Producer({"bootstrap.servers": bootstrap})
@@ -28,10 +29,7 @@ def wait_for_retention(bootstrap: str) -> None:
     assert producer.flush(30) == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test"})
     try:
-        deadline = time.monotonic() + 30
-        while consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=30)[0] == 0:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=30)[0])
     finally:
         consumer.close()
 

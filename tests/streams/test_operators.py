@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from ottla.testing import BrokerProcess
-    from support.frames import Feed, Record, Running
+from ottla.streams.operators import (
+    changes,
+    global_lookup,
+    sessions,
+    sliding,
+    stream_stream,
+    stream_table,
+    table_table,
+    top_n,
+)
+from ottla.testing import BrokerProcess
+from support.frames import Feed, Record, Run
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-Run = Callable[..., "Running"]
-
-
-@pytest.fixture
-def feed(spark: SparkSession) -> Feed:
-    from support.frames import Feed
-
-    return Feed(spark)
-
-
-@pytest.fixture
-def run(spark: SparkSession, tmp_path: Path) -> Iterator[Run]:
-    from support.frames import Running
-
-    running: list[Running] = []
-
-    def start(frame: Callable[[], DataFrame], mode: str = "append") -> Running:
-        running.append(Running(frame, tmp_path / f"checkpoint{len(running)}", mode))
-        return running[-1]
-
-    yield start
-    for query in running:
-        query.query.stop()
-
 
 def test_a_stream_record_meets_the_tables_value_of_its_time(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import stream_table
-
     join = run(lambda: stream_table(feed.frame("clicks"), feed.frame("users"), "inner").drop("headers"))
     feed.add(users=[("a", "Ann", 10), ("a", "Anna", 20)], clicks=[("a", "1", 9), ("a", "2", 10), ("a", "3", 25)])
     assert join.rows() == [("a", "2", "Ann", 10), ("a", "3", "Anna", 25)]
@@ -58,28 +38,20 @@ def test_a_stream_record_meets_the_tables_value_of_its_time(feed: Feed, run: Run
 
 
 def test_a_left_join_keeps_stream_records_without_a_match_or_a_key(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import stream_table
-
     join = run(lambda: stream_table(feed.frame("clicks"), feed.frame("users"), "left").drop("headers"))
     feed.add(users=[("a", "Ann", 1)], clicks=[("a", "1", 2), ("b", "2", 2), (None, "3", 2), ("a", None, 2)])
     assert sorted(join.rows(), key=str) == [("a", "1", "Ann", 2), ("b", "2", None, 2), (None, "3", None, 2)]
 
 
 def test_a_tables_offsets_decide_not_its_timestamps(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import stream_table
-
     join = run(lambda: stream_table(feed.frame("clicks"), feed.frame("users"), "inner").drop("headers"))
     feed.add(users=[("a", "new", 20), ("a", "newest", 10)], clicks=[("a", "1", 30)])
     assert join.rows() == [("a", "1", "newest", 30)]
 
 
 def test_partitions_take_turns_by_the_timestamps_of_their_next_records(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import stream_table
-
     def moved(topic: str) -> DataFrame:  # as after a change of keys: one key in several partitions
         return feed.frame(topic).withColumn("partition", F.col("value").substr(1, 1).cast("int"))
-
-    from pyspark.sql import functions as F
 
     join = run(lambda: stream_table(moved("clicks"), moved("users"), "inner").drop("headers"))
     feed.add(
@@ -95,18 +67,12 @@ def test_partitions_take_turns_by_the_timestamps_of_their_next_records(feed: Fee
 
 
 def test_records_without_offsets_take_turns_by_timestamp(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import changes
-
     table = run(lambda: changes(feed.frame("table").drop("partition", "offset")))
     feed.add(table=[("a", "3", 3), ("a", "1", 1), ("a", "2", 2)])
     assert table.rows() == [("a", None, "1", 1), ("a", "1", "2", 2), ("a", "2", "3", 3)]
 
 
 def test_state_of_another_type_is_refused(feed: Feed, run: Run) -> None:
-    from pyspark.errors import StreamingQueryException
-
-    from ottla.streams.operators import changes
-
     kind = ["string"]
     table = run(lambda: changes(feed.frame("table", kind[0])))
     feed.add(table=[("a", "1", 1)])
@@ -119,8 +85,6 @@ def test_state_of_another_type_is_refused(feed: Feed, run: Run) -> None:
 
 
 def test_keys_and_values_may_be_of_any_type(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import stream_table
-
     key, user = "struct<shop:int,id:string>", "struct<name:string,tags:array<string>,ages:map<string,int>>"
     clicks = lambda: feed.frame("clicks", "struct<page:string,seconds:double>", key)  # noqa: E731
     join = run(lambda: stream_table(clicks(), feed.frame("users", user, key), "left").drop("headers"))
@@ -135,8 +99,6 @@ def test_keys_and_values_may_be_of_any_type(feed: Feed, run: Run) -> None:
 
 
 def test_joined_tables_change_with_each_side(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import table_table
-
     join = run(lambda: table_table(feed.frame("left"), feed.frame("right"), "inner"))
     feed.add(left=[("a", "1", 10), ("b", "1", 10)])
     assert join.rows() == []
@@ -159,16 +121,12 @@ def test_joined_tables_change_with_each_side(feed: Feed, run: Run) -> None:
     ],
 )
 def test_outer_joined_tables_keep_what_one_side_has(feed: Feed, run: Run, how: str, expected: list[object]) -> None:
-    from ottla.streams.operators import table_table
-
     join = run(lambda: table_table(feed.frame("left"), feed.frame("right"), how))  # type: ignore[arg-type]
     feed.add(left=[("a", "1", 1), ("a", None, 3)], right=[("a", "x", 2), ("a", None, 4)])
     assert join.rows() == expected
 
 
 def test_streams_join_within_the_window_with_all_duplicates(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import stream_stream
-
     join = run(lambda: stream_stream(feed.frame("left"), feed.frame("right"), 10, 5, 5, "inner"))
     feed.add(left=[("a", "1", 100)], right=[("a", "w", 89), ("a", "x", 90), ("a", "y", 105), ("a", "z", 106)])
     assert join.rows() == [("a", "1", "x", 100), ("a", "1", "y", 105)]
@@ -178,8 +136,6 @@ def test_streams_join_within_the_window_with_all_duplicates(feed: Feed, run: Run
 
 
 def test_a_stream_record_that_met_nobody_comes_out_alone_when_its_window_has_closed(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import stream_stream
-
     join = run(lambda: stream_stream(feed.frame("left"), feed.frame("right"), 10, 10, 5, "left"))
     feed.add(left=[("a", "1", 100), ("a", "2", 130), (None, "3", 100)], right=[("a", "x", 135), ("b", "y", 100)])
     assert join.rows() == [("a", "2", "x", 135), (None, "3", None, 100), ("a", "1", None, 100)]
@@ -197,8 +153,6 @@ def test_a_stream_record_that_met_nobody_comes_out_alone_when_its_window_has_clo
 
 
 def test_an_outer_join_gives_both_sides_alone(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import stream_stream
-
     join = run(lambda: stream_stream(feed.frame("left"), feed.frame("right"), 0, 10, 0, "outer"))
     feed.add(left=[("a", "1", 100), ("b", "2", 100)], right=[("a", "x", 99), ("b", "y", 101), (None, "z", 1)])
     alone = [("a", None, "x", 99), (None, None, "z", 1)]  # no left record after 99 can join x
@@ -210,8 +164,6 @@ def test_an_outer_join_gives_both_sides_alone(feed: Feed, run: Run) -> None:
 
 
 def test_a_tables_changes_have_the_old_and_the_new_value(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import changes
-
     table = run(lambda: changes(feed.frame("table")))
     feed.add(table=[("a", "1", 1), ("a", "1", 2), ("a", "2", 3), ("b", None, 3), (None, "x", 3)])
     assert table.rows() == [("a", None, "1", 1), ("a", "1", "2", 3)]
@@ -221,8 +173,6 @@ def test_a_tables_changes_have_the_old_and_the_new_value(feed: Feed, run: Run) -
 
 
 def test_sessions_grow_merge_and_take_back_what_they_were(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import sessions
-
     windows = run(lambda: sessions(feed.frame("clicks"), 10, 100))
     feed.add(clicks=[("a", "1", 100), ("a", "2", 125), ("b", "3", 100), (None, "4", 100)])
     assert sorted(windows.rows()) == [
@@ -244,8 +194,6 @@ def test_sessions_grow_merge_and_take_back_what_they_were(feed: Feed, run: Run) 
 
 
 def test_final_sessions_come_once_when_they_have_closed_and_late_records_do_not(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import sessions
-
     windows = run(lambda: sessions(feed.frame("clicks"), 10, 5, final=True))
     feed.add(clicks=[("a", "1", 100), ("a", "2", 105), ("b", "3", 120)])
     assert windows.rows() == []  # stream time 120 is not past 105 + 10 + 5
@@ -260,8 +208,6 @@ def test_final_sessions_come_once_when_they_have_closed_and_late_records_do_not(
 
 
 def test_sliding_windows_end_at_and_start_after_records(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import sliding
-
     windows = run(lambda: sliding(feed.frame("clicks"), 10, 50))
     feed.add(clicks=[("a", "1", 100)])
     assert windows.rows() == [("a", 90, 100, ["1"], 100)]
@@ -278,8 +224,6 @@ def test_sliding_windows_end_at_and_start_after_records(feed: Feed, run: Run) ->
 
 
 def test_final_sliding_windows_come_once_when_they_have_closed(feed: Feed, run: Run) -> None:
-    from ottla.streams.operators import sliding
-
     windows = run(lambda: sliding(feed.frame("clicks"), 10, 0, final=True))
     feed.add(clicks=[("a", "1", 100), ("a", "2", 105)])
     assert windows.rows() == [("a", 90, 100, ["1"], 100)]
@@ -298,10 +242,6 @@ def test_final_sliding_windows_come_once_when_they_have_closed(feed: Feed, run: 
 
 
 def test_top_n_keeps_the_best_across_batches(feed: Feed, run: Run) -> None:
-    from pyspark.sql import functions as F
-
-    from ottla.streams.operators import top_n
-
     def best() -> DataFrame:
         rows = feed.frame("gains", "struct<symbol:string,gain:double>").groupBy("key")
         value, gain = F.col("value"), F.col("value.gain")
@@ -325,10 +265,6 @@ def test_top_n_keeps_the_best_across_batches(feed: Feed, run: Run) -> None:
 def test_a_global_tables_values_are_seen_by_tasks_that_begin_after_them(
     spark: SparkSession, feed: Feed, run: Run, ottla_shared_broker: BrokerProcess
 ) -> None:
-    from pyspark.sql import functions as F
-
-    from ottla.streams.operators import close_global_tables, global_lookup
-
     bootstrap, topic = ottla_shared_broker.bootstrap, "global-users"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 3)])[topic].result()
@@ -356,22 +292,16 @@ def test_a_global_tables_values_are_seen_by_tasks_that_begin_after_them(
     put(b=None, c="Cid")
     feed.add(clicks=[("a", "5", 1), ("b", "6", 1), ("c", "7", 1)])
     assert join.rows() == [("5", "Ann"), ("6", None), ("7", "Cid")]
-    sizes = spark._jvm.ottla.GlobalTable.sizes  # type: ignore[union-attr]
-    assert sizes()[topic] == 2
-    close_global_tables()
-    while topic in sizes():
-        time.sleep(0.01)
+    tables = spark._jvm.ottla.GlobalTable  # type: ignore[union-attr]
+    assert tables.sizes()[topic] == 2
+    tables.closeAll()
+    wait_until(lambda: topic not in tables.sizes())
     join.restart()  # a table that is closed is read again
     feed.add(clicks=[("a", "8", 1)])
     assert join.rows() == [("8", "Ann")]
 
 
 def test_a_global_table_without_its_topic_says_so(feed: Feed, run: Run, ottla_shared_broker: BrokerProcess) -> None:
-    from pyspark.errors import StreamingQueryException
-    from pyspark.sql import functions as F
-
-    from ottla.streams.operators import global_lookup
-
     key, bootstrap = F.col("key").cast("binary"), ottla_shared_broker.bootstrap
     join = run(lambda: feed.frame("clicks").select(global_lookup(key, "no-such-topic", bootstrap)))
     feed.add(clicks=[("a", "1", 1)])

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
+from pyspark.sql import DataFrame
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.serdes import Json, Long, Serde, Text
 from ottla.streams.keyed_python import NO_KEY
 from ottla.streams.processors import Context, Processor, Work, process
 from ottla.streams.steps import Record
+from support.frames import Feed, Run
 from support.keyed import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from support.frames import Feed, Running
+from support.waiting import wait_until
 
 
 def work(processor: Callable[[], Processor], out: Serde = Json, delay: int = 0) -> Work:
@@ -309,30 +305,6 @@ def test_what_is_returned_is_one_pair_and_what_is_yielded_many() -> None:
 
 # In Spark ----------------------------------------------------------------------------------------------------------
 
-Run = Callable[[Callable[[], "DataFrame"]], "Running"]
-
-
-@pytest.fixture
-def feed(spark: SparkSession) -> Feed:
-    from support.frames import Feed
-
-    return Feed(spark)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
-    from support.frames import Running
-
-    running: list[Running] = []
-
-    def start(frame: Callable[[], DataFrame]) -> Running:
-        running.append(Running(frame, tmp_path / f"checkpoint{len(running)}"))
-        return running[-1]
-
-    yield start
-    for query in running:
-        query.query.stop()
-
 
 def processed(frame: DataFrame, processor: type[Processor], value: Serde, mode: Any = "processing") -> DataFrame:
     made = process(frame, Text, Text, processor, out_key=Text, out_value=value, time_mode=mode, name="watch")
@@ -385,9 +357,7 @@ def test_spark_fires_timers_of_the_clock_without_new_records_and_stands_still_ot
     query = run(lambda: processed(feed.frame("in"), Alarm, Long).select("key", "value"))
     feed.add(**{"in": [("a", "1000000", 1), ("b", "1", 2)]})
     rung = query.rows()  # ends, though there is a timer to come
-    deadline = time.monotonic() + 60
-    while not rung and time.monotonic() < deadline:
-        rung = query.rows()
+    wait_until(lambda: rung.extend(query.rows()) or rung)
     assert rung == [("b", 1)]
     query.restart()
     feed.add(**{"in": [("b", "-1", 3)]})

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.serdes import Json, Long, Text
 from ottla.streams.python_aggregates import Emit, Fold, aggregate
 from ottla.streams.windows import Window, hopping, session, sliding, tumbling
+from support.frames import Feed, Run
 from support.keyed import Sent, Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from support.frames import Feed, Running
 
 
 def fold(window: Window | None = None, emit: Emit = "update", **given: Any) -> Fold:
@@ -207,30 +202,6 @@ def test_sessions_are_right_after_any_batches(given_batches: list[list[Sent]], r
 
 
 # In Spark ----------------------------------------------------------------------------------------------------------
-
-Run = Callable[[Callable[[], "DataFrame"]], "Running"]
-
-
-@pytest.fixture
-def feed(spark: SparkSession) -> Feed:
-    from support.frames import Feed
-
-    return Feed(spark)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
-    from support.frames import Running
-
-    running: list[Running] = []
-
-    def start(frame: Callable[[], DataFrame]) -> Running:
-        running.append(Running(frame, tmp_path / f"checkpoint{len(running)}"))
-        return running[-1]
-
-    yield start
-    for query in running:
-        query.query.stop()
 
 
 def folded(frame: DataFrame, window: Window | None = None, emit: Emit = "update") -> DataFrame:

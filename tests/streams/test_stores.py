@@ -23,7 +23,7 @@ from ottla.pipelines.serdes import Bytes, Json, Long, Text
 from ottla.streams.store_file import StoreInUse
 from ottla.streams.stores import Store, StoreError, WindowedKey
 from support.consoles import fresh
-from support.load import wait_until
+from support.waiting import wait_until
 
 
 class Table:

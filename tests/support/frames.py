@@ -90,6 +90,9 @@ class Running:
         )
 
 
+Run = Callable[..., Running]  # the fixture `run`
+
+
 @contextmanager
 def _one_partition(spark: SparkSession) -> Iterator[None]:
     """Few records need no two; a query keeps what was set when it started."""

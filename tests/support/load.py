@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from time import monotonic, sleep
 
 from confluent_kafka import KafkaError, Producer
 
 from ottla.protocol.errors import ErrorCode
 from support.requests import fetch, records_in
+from support.waiting import wait_until
 from support.wire import Wire
 
 PARTITIONS = 3
 TOPIC = "t"
 BATCH = 20  # records
-
-
-def wait_until(ask, seconds=60):
-    deadline = monotonic() + seconds
-    while not ask():
-        assert monotonic() < deadline, "it did not come true in time"
-        sleep(0.002)
 
 
 class Writer:

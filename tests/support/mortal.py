@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ottla.testing.process import BrokerProcess
-from support.load import wait_until
+from support.waiting import wait_until
 
 CODE = """
 import importlib, os, signal

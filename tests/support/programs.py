@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
@@ -50,14 +49,6 @@ def frozen_at(value: str) -> str:
 def interrupted_at(value: str) -> str:
     """A twist: Ctrl-C comes right after the work on this record."""
     return INTERRUPTED_AT.replace("VALUE", value)
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Returns as soon as it holds."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.02)
 
 
 class Program:
