@@ -25,8 +25,8 @@ def test_reading_starts_where_it_is_told_to(place: Place) -> None:
     place.send(topic, *[(None, str(number)) for number in range(5)])
 
     def read(**options: Any) -> list[str]:
-        frame = topics.read_all(place.spark, place.bootstrap, [topic], value=Text, timestamp_type=True, **options)
-        return [row.value for row in frame.orderBy("offset").collect()]
+        rows = place.rows(place.start(place.stream(topic, Text, Text, **options).select("offset", "value")))
+        return [value for _, value in sorted(rows)]
 
     assert read() == ["0", "1", "2", "3", "4"]
     assert read(starting={topic: {0: 3}}) == ["3", "4"]
@@ -46,8 +46,12 @@ def test_a_stream_reads_topics_by_pattern_with_headers(place: Place) -> None:
 
 
 def test_values_are_decoded_once_and_unused_columns_are_not_read(place: Place) -> None:
-    frame = topics.read_all(place.spark, place.bootstrap, place.topic("in"), Text, QUOTE, poisoned=poison.skip)
-    plan = frame.where("value.ask > 1").select("value.symbol")._jdf.queryExecution().optimizedPlan().toString()
+    topic = place.topic("in")
+    place.send(topic, (b"k", b"{}"))
+    frame = place.stream(topic, Text, QUOTE, poisoned=poison.skip).where("value.ask > 1").select("value.symbol")
+    query = place.start(frame)
+    query.processAllAvailable()
+    plan = query._jsq.streamingQuery().lastExecution().optimizedPlan().toString()
     assert plan.count("read(") == 1, plan
     assert "timestamp" not in plan.partition("CASE WHEN")[0]
 
@@ -65,7 +69,5 @@ def test_a_start_that_is_none_is_refused(place: Place) -> None:
         with pytest.raises(PipelineError) as error:
             topics.read(place.spark, place.bootstrap, topic, starting=starting)
         assert told in str(error.value)
-    with pytest.raises(PipelineError, match="from its end"):
-        topics.read_all(place.spark, place.bootstrap, topic, starting="latest")
     with pytest.raises(PipelineError, match="no topic is named"):
         topics.read(place.spark, place.bootstrap, [])

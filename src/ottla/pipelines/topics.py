@@ -1,10 +1,10 @@
-"""Topics as typed DataFrames: streaming, or what is in them now.
+"""Topics as typed streaming DataFrames.
 
 Columns: `key` and `value` as their serdes type them, `topic`, `partition`, `offset`, `timestamp`, and where asked for
-`headers` (array<struct<key string, value binary>>) and `timestamp_type` (0 the producer's time, 1 log append time).
-Records whose bytes do not fit are dealt with by a policy (poison.py) while they still have their bytes.
+`headers` (array<struct<key string, value binary>>). Records whose bytes do not fit are dealt with by a policy
+(poison.py) while they still have their bytes.
 
-Streams are read through ottla.Source, so that a batch that is run again has its rows in the same tasks; real-time mode
+Topics are read through ottla.Source, so that a batch that is run again has its rows in the same tasks; real-time mode
 takes only Spark's own source. Readers see committed records only.
 """
 
@@ -26,7 +26,7 @@ from ottla.pipelines.serdes import Bytes, Serde
 
 Start = Literal["earliest", "latest"] | datetime.datetime | Mapping[str, Mapping[int, int]]
 
-EARLIEST, LATEST = -2, -1  # as offsets
+EARLIEST = -2  # as an offset
 CONSUMER = {
     "fetch.max.wait.ms": "20",  # a batch waits for its slowest partition
     "max.poll.records": "5000",  # of 500, a third more processor time in Spark and twice that of the broker
@@ -43,10 +43,8 @@ def read(
     value: Serde = Bytes,
     *,
     starting: Start = "earliest",
-    group_prefix: str | None = None,
     max_per_batch: int | None = None,
     headers: bool = False,
-    timestamp_type: bool = False,
     real_time: bool = False,
     poisoned: poison.Policy = poison.fail,
     step: str = "source",
@@ -61,75 +59,32 @@ def read(
     """
     reader = spark.readStream.format("kafka" if real_time else "ottla.Source")
     chosen = {**_source(bootstrap, topics, options), **_starting(starting, bootstrap, topics, options)}
-    if group_prefix is not None:
-        chosen["groupIdPrefix"] = group_prefix
     if max_per_batch is not None:
         chosen["maxOffsetsPerTrigger"] = str(max_per_batch)
     frame = reader.options(**chosen, includeHeaders=str(headers).lower()).load()
-    return _typed(frame, bootstrap, key, value, headers, timestamp_type, poisoned, step, options)
-
-
-def read_all(
-    spark: SparkSession,
-    bootstrap: str,
-    topics: Topics,
-    key: Serde = Bytes,
-    value: Serde = Bytes,
-    *,
-    starting: Start = "earliest",
-    headers: bool = False,
-    timestamp_type: bool = False,
-    poisoned: poison.Policy = poison.fail,
-    step: str = "source",
-    options: Mapping[str, str] | None = None,
-) -> DataFrame:
-    """What is in topics now, as an ordinary DataFrame; the arguments as for `read`."""
-    if starting == "latest":
-        raise PipelineError(
-            "what is in a topic now cannot be read from its end: read from 'earliest', a time or offsets"
-        )
-    chosen = {**_source(bootstrap, topics, options), **_starting(starting, bootstrap, topics, options)}
-    frame = spark.read.format("kafka").options(**chosen, includeHeaders=str(headers).lower()).load()
-    return _typed(frame, bootstrap, key, value, headers, timestamp_type, poisoned, step, options)
-
-
-def _typed(
-    frame: DataFrame,
-    bootstrap: str,
-    key: Serde,
-    value: Serde,
-    headers: bool,
-    timestamp_type: bool,
-    policy: poison.Policy,
-    step: str,
-    options: Mapping[str, str] | None,
-) -> DataFrame:
     wanted = [key.decode(F.col("key")).alias("key"), value.decode(F.col("value")).alias("value")]
     wanted += [F.col(name) for name in ("topic", "partition", "offset", "timestamp")]
     if headers:
         wanted.append(F.col("headers"))
-    if timestamp_type:
-        wanted.append(F.col("timestampType").alias("timestamp_type"))
     raw = [F.col("key").alias("_raw_key"), F.col("value").alias("_raw_value")]
     typed = frame.select(*wanted, *raw)
-    reason = misfit(key, value)
+    reason = _misfit(key, value)
     if reason is not None:
         record = {"key": F.col("_raw_key"), "value": F.col("_raw_value")}
-        typed = poison.guard(typed, reason, _reaching(policy, options), step=step, bootstrap=bootstrap, record=record)
+        typed = poison.guard(typed, reason, _reaching(poisoned, options), step=step, bootstrap=bootstrap, record=record)
     return typed.drop("_raw_key", "_raw_value")
 
 
-def misfit(key: Serde, value: Serde) -> Column | None:
+def _misfit(key: Serde, value: Serde) -> Column | None:
     """Why `_raw_key` or `_raw_value` do not fit, null where they do; None if everything fits."""
-    of_key = key.misfit(F.col("_raw_key"), F.col("key"))
-    of_value = value.misfit(F.col("_raw_value"), F.col("value"))
-    told_key = None if of_key is None else F.concat(F.lit(f"the key is no {key.name}: "), of_key)
-    told_value = None if of_value is None else F.concat(F.lit(f"the value is no {value.name}: "), of_value)
-    if of_key is None or told_key is None:
-        return None if of_value is None or told_value is None else F.when(of_value.isNotNull(), told_value)
-    if of_value is None or told_value is None:
-        return F.when(of_key.isNotNull(), told_key)
-    return F.when(of_key.isNotNull(), told_key).when(of_value.isNotNull(), told_value)
+    told: Column | None = None
+    for part, serde in (("key", key), ("value", value)):
+        reason = serde.misfit(F.col(f"_raw_{part}"), F.col(part))
+        if reason is not None:
+            said = F.concat(F.lit(f"the {part} is no {serde.name}: "), reason)
+            fails = reason.isNotNull()
+            told = F.when(fails, said) if told is None else told.when(fails, said)
+    return told
 
 
 def _source(bootstrap: str, topics: Topics, options: Mapping[str, str] | None) -> dict[str, str]:

@@ -125,7 +125,7 @@ def windowed(key: Serde, window: Window | None) -> Serde:
 
 
 def _folded(frame: Frame, node: T.Aggregate, how: T.Fold, reading: Reading) -> Frame:
-    result = how.result or _result_of(frame, how, node.name)
+    result = how.result or _result_of(frame, how)
     df, value, add = frame.df, frame.value, _adder(how)
     if frame.signed:
         df = df.withColumn("value", F.struct("value", "sign"))
@@ -147,12 +147,9 @@ def _folded(frame: Frame, node: T.Aggregate, how: T.Fold, reading: Reading) -> F
     return Frame(done.drop("topic", "partition", "offset"), windowed(frame.key, node.window), result)
 
 
-def _result_of(frame: Frame, how: T.Fold, step: str) -> Serde:
-    """What a fold's value is: of a reduce that of its input, unless the function says otherwise."""
-    said = returned(how.add, step)
-    if how.init is None:
-        return frame.value
-    return said
+def _result_of(frame: Frame, how: T.Fold) -> Serde:
+    """What a fold's value is: of a reduce that of its input."""
+    return frame.value if how.init is None else returned(how.add)
 
 
 def _adder(how: T.Fold) -> Callable[[Any, Any, Any], Any]:
@@ -186,7 +183,7 @@ def _of_lists(frame: Frame, node: T.Aggregate, window: Window, reading: Reading)
     key = windowed(frame.key, window)
     if isinstance(node.how, T.Fold):
         lists = ListOf(frame.value)
-        result = node.how.result or _result_of(frame, node.how, node.name)
+        result = node.how.result or _result_of(frame, node.how)
         folded = steps.MapValuesWithKey(_fold_list(node.how), node.name)
         done = python_stage.run(
             df.withColumnRenamed("values", "value"),

@@ -43,7 +43,6 @@ class Compiled:
     query: Query
     frame: DataFrame  # columns of the sink
     mode: Mode
-    serdes: dict[T.Node, tuple[Serde, Serde]]  # of the nodes that are written to topics of their own
 
 
 class Compiler:
@@ -75,8 +74,7 @@ class Compiler:
         else:
             (output,) = query.outputs
             frame = self._foreach(query, output) if isinstance(output, T.Foreach) else self._out(query, output)
-        written = {node: self._serdes[node] for node in query.outputs if node in self._serdes}
-        return Compiled(query, frame, self._mode(query), written)
+        return Compiled(query, frame, self._mode(query))
 
     def _mode(self, query: Query) -> Mode:
         node = query.stateful()
@@ -307,7 +305,7 @@ class Compiler:
             with saying(step):
                 df = frame.df.withColumn(name, column(function, frame.df.columns, step))
                 return df, declared or serde_of_type(df.schema[name].dataType, step)
-        serde = declared or returned(function, step)
+        serde = declared or returned(function)
         call = with_key(function, step)
         both = Pair(serde, frame.value, (name, "value"))
         inner = replace(frame, df=frame.df, waiting=(), became=None)

@@ -123,11 +123,6 @@ def global_lookup(key: Column, topic: str, bootstrap: str, options: Mapping[str,
     return from_java(jvm().ottla.GlobalTable.lookup(to_java(key), topic, settings, context))
 
 
-def close_global_tables() -> None:
-    """Close those of the driver's process, which is the only one of a local session."""
-    jvm().ottla.GlobalTable.closeAll()
-
-
 def _keyed(frame: DataFrame) -> DataFrame:
     return frame.where(F.col("key").isNotNull())
 

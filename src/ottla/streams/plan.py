@@ -14,7 +14,6 @@ or, after a stateful step, the topic that it is written to.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -256,7 +255,3 @@ def _shape(node: T.Node) -> str:
     if isinstance(node, T.Process):
         return f"processes by {node.processor.__name__}"
     return "keeps the rows of a table"
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -18,7 +18,6 @@ in which one function fails has no outputs at all: those that it already had are
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -64,11 +63,10 @@ class Code:
     """
 
     run: Callable[..., None]
-    source: str
     labels: Mapping[int, str]  # line → step
     uses: frozenset[str]  # of "key", "value", "record"
     straight: bool  # each record that does not fail has one output, in order: `rows` stays empty
-    columns: tuple[str, ...]  # of "topic", "partition", "key", "value"; what is missing is the same as in the input
+    columns: tuple[str, ...]  # of "topic", "key", "value"; what is missing is the same as in the input
     topic: str | None  # the one topic of all outputs, if it is one
     setters: Mapping[str, str]  # column → the step that sets it, the last one where there are several
 
@@ -85,11 +83,16 @@ def compiled(tree: Tree, key: Serde, value: Serde, end: Typed | None = None) -> 
 
 def ends(tree: Tree) -> list[tuple[Output, bool, bool]]:
     """Each output of a tree; whether a step on the way to it sets the key, the value."""
-    sets_key = any(isinstance(step, Map | FlatMap | SelectKey) for step in tree.steps)
-    sets_value = any(not isinstance(step, SelectKey | Filter | FilterNot | Peek) for step in tree.steps)
+    sets_key, sets_value = _sets(tree)
     below = [*tree.branches, *(case.then for case in tree.split)]
     found = [(output, False, False) for output in tree.outputs] + [end for branch in below for end in ends(branch)]
     return [(output, key or sets_key, value or sets_value) for output, key, value in found]
+
+
+def _sets(tree: Tree) -> tuple[bool, bool]:
+    """Whether a step of a tree's chain sets the key, the value."""
+    sets_key = any(isinstance(step, Map | FlatMap | SelectKey) for step in tree.steps)
+    return sets_key, any(not isinstance(step, SelectKey | Filter | FilterNot | Peek) for step in tree.steps)
 
 
 def arrow_writes(serde: Serde) -> type | None:
@@ -145,17 +148,14 @@ class _Writer:
         source = "\n".join([*self.lines, *body, *self._tail(straight)]) + "\n"
         exec(compile(source, "<python stage>", "exec"), self.names)
         run = self.names["run"]
-        return Code(run, source, labels, frozenset(self.uses), straight, self.columns, only, self.setters)
+        return Code(run, labels, frozenset(self.uses), straight, self.columns, only, self.setters)
 
     def _columns(self, found: list[tuple[Output, bool, bool]], only: str | None) -> tuple[str, ...]:
         if self.end is not None:
-            sets_key = any(isinstance(step, Map | FlatMap | SelectKey) for step in self.tree.steps)
-            sets_value = any(not isinstance(step, SelectKey | Filter | FilterNot | Peek) for step in self.tree.steps)
+            sets_key, sets_value = _sets(self.tree)
             key, value = sets_key or self.end.key != self.key, sets_value or self.end.value != self.value
             return (*(["key"] if key else []), *(["value"] if value else []))
         columns = [] if only is not None else ["topic"]
-        if any(output.partitioner for output, _, _ in found):
-            columns.append("partition")
         if any(sets or output.key != self.key or arrow_writes(self.key) is None for output, sets, _ in found):
             columns.append("key")
         if any(sets or output.value != self.value or arrow_writes(self.value) is None for output, _, sets in found):
@@ -238,7 +238,7 @@ class _Writer:
                     f"{step.label} is one of too many Python steps in a row: put a repartition before it"
                 )
         if self.end is not None:
-            self._write_cells(self.end.key, self.end.value, now, sink=False)
+            self._write_cells(self.end.key, self.end.value, now)
         for output in tree.outputs:
             self._write_output(output, now)
         for branch in tree.branches:
@@ -309,22 +309,12 @@ class _Writer:
             topic = self._variable("t")
             self._line(now.depth, f"{topic} = {self._call(output.topic, Filter.natural, label, now)}", label)
             self._line(now.depth, f"if {topic}.__class__ is not str or not {topic}: topic_name({topic})", label)
-        partition = "None"
-        if output.partitioner is not None:
-            self.names["partition_number"] = _partition_number
-            count = repr(output.partitions)
-            if not isinstance(output.partitions, int):
-                count = f"{self._bind(dict(output.partitions or {}))}[{topic}]"
-            call = f"{self._bind(output.partitioner)}({self._key(now)}, {self._value(now)}, {count})"
-            partition = self._variable("n")
-            self._line(now.depth, f"{partition} = partition_number({call}, {count})", label)
-        extra = [f"add_topic({topic})"] if "topic" in self.columns else []
-        extra += [f"add_partition({partition})"] if "partition" in self.columns else []
-        self._write_cells(output.key, output.value, now, sink=True, extra=extra)
+        self._write_cells(output.key, output.value, now, topic)
 
-    def _write_cells(self, key: Serde, value: Serde, now: _Now, *, sink: bool, extra: list[str] | None = None) -> None:
-        """Make the cells of an output, each of which may fail, and only then add them."""
-        adds = extra or []
+    def _write_cells(self, key: Serde, value: Serde, now: _Now, topic: str | None = None) -> None:
+        """Make the cells of an output, each of which may fail, and only then add them. `topic`: it goes to a sink."""
+        sink = topic is not None
+        adds = [f"add_topic({topic})"] if "topic" in self.columns else []
         self.setters |= {"key": now.key_step, "value": now.value_step}
         if "key" in self.columns:
             adds.append(f"add_key({self._cell(key, self._key(now), now, now.key_step, sink)})")
@@ -359,15 +349,6 @@ def _refuse(result: object) -> None:
 
 def _topic_name(result: object) -> None:
     raise TypeError(f"the name of a topic is needed, not {_brief(result)}")
-
-
-def _partition_number(result: object, count: int) -> int | None:
-    if result is None:
-        return None
-    number = operator.index(result)  # type: ignore[arg-type]
-    if not 0 <= number < count:
-        raise ValueError(f"a partition below {count} is needed, not {number}")
-    return number
 
 
 def _brief(result: object) -> str:

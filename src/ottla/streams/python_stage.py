@@ -99,7 +99,6 @@ def _functions(tree: Tree) -> Iterator[tuple[str, object]]:
         yield step.label, step.function
     for output in tree.outputs:
         yield output.label, output.topic
-        yield output.label, output.partitioner
     for case in tree.split:
         yield case.name, case.when
     for branch in [*tree.branches, *(case.then for case in tree.split)]:

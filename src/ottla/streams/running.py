@@ -90,7 +90,7 @@ class Running:
     def _tables(self) -> set[str]:
         """The topics that tables are written to: made by us, they are compacted."""
         sinks = [node for node in self.app.topology.nodes if isinstance(node, T.Sink)]
-        return {node.topic for node in sinks if isinstance(node.topic, str) and _is_table(node.parents[0])}
+        return {node.topic for node in sinks if isinstance(node.topic, str) and node.parents[0].table}
 
     def _start(self, compiled: Compiled) -> StreamingQuery:
         app, settings, query = self.app, self.app.settings, compiled.query
@@ -266,10 +266,6 @@ def _trigger(settings: Settings) -> sink.Trigger:
 
 def _client(settings: Settings) -> dict[str, str]:
     return {"bootstrap.servers": settings.bootstrap, **settings.kafka}
-
-
-def _is_table(node: T.Node) -> bool:
-    return node.table
 
 
 class _signals:

@@ -29,21 +29,21 @@ def python_step(frame: Frame, node: T.Step) -> Frame:
     table = node.table
     match node.operation:
         case "map":
-            made_key, made_value = returned_pair(function, name)
+            made_key, made_value = returned_pair(function)
             return frame.then(steps.Map(function, name), node.key or made_key, node.value or made_value)
         case "flat_map":
-            made_key, made_value = returned_pair(function, name, items=True)
+            made_key, made_value = returned_pair(function, items=True)
             return frame.then(steps.FlatMap(function, name), node.key or made_key, node.value or made_value)
         case "map_values":
-            made = node.value or returned(function, name)
+            made = node.value or returned(function)
             if table:
                 return frame.then(steps.MapValuesWithKey(_unless_deleted(function, name), name), key, made)
             return frame.then(steps.MapValues(function, name), key, made)
         case "join_values":
-            made = node.value or returned(function, name)
+            made = node.value or returned(function)
             return frame.then(steps.MapValues(_of_pair(function), name), key, made)
         case "flat_map_values":
-            return frame.then(steps.FlatMapValues(function, name), key, node.value or returned_item(function, name))
+            return frame.then(steps.FlatMapValues(function, name), key, node.value or returned_item(function))
         case "filter" | "filter_not" if table:
             wanted = node.operation == "filter"
             return frame.then(steps.MapValuesWithKey(_kept_or_deleted(function, wanted, name), name), key, value)
@@ -52,7 +52,7 @@ def python_step(frame: Frame, node: T.Step) -> Frame:
         case "filter_not":
             return frame.then(steps.FilterNot(function, name), key, value)
         case "select_key":
-            return frame.then(steps.SelectKey(function, name), node.key or returned(function, name), value)
+            return frame.then(steps.SelectKey(function, name), node.key or returned(function), value)
         case "peek":
             return frame.then(steps.Peek(function, name), key, value)
     raise AssertionError(node.operation)

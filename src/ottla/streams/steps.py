@@ -19,8 +19,8 @@ the first branch whose condition holds gets it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ottla.pipelines.errors import PipelineError
@@ -106,16 +106,11 @@ class Peek(Step):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A topic that records go to. `partitioner` is called with (key, value, number of partitions of the topic).
-
-    `topic` may be a function of a record; then `partitions` says how many partitions each topic has.
-    """
+    """A topic that records go to, or a function that names it for each."""
 
     topic: str | Function
     key: Serde
     value: Serde
-    partitioner: Function | None = None
-    partitions: int | Mapping[str, int] | None = None
     name: str = ""
 
     @property
@@ -128,7 +123,7 @@ class Tree:
     steps: tuple[Step, ...] = ()
     outputs: tuple[Output, ...] = ()
     branches: tuple[Tree, ...] = ()
-    split: tuple[Case, ...] = field(default=())
+    split: tuple[Case, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

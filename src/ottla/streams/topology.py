@@ -9,7 +9,6 @@ topics, so a name given by hand keeps them over changes of the topology elsewher
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -31,17 +30,6 @@ class Node:
     parents: tuple[Node, ...] = ()
     table: bool = False
     store: str | None = None  # under which name interactive queries find it, of a table
-
-    def ancestry(self) -> Iterator[Node]:
-        """The node and all above it, each once."""
-        seen: set[int] = set()
-        waiting: list[Node] = [self]
-        while waiting:
-            node = waiting.pop()
-            if id(node) not in seen:
-                seen.add(id(node))
-                yield node
-                waiting.extend(node.parents)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -190,7 +178,6 @@ class Frames(Node):
 N = TypeVar("N", bound=Node)
 
 STATEFUL = (Aggregate, Join, Changes, Process)
-STATELESS = (Step, Merge, Lookup, Frames)
 
 
 @dataclass(slots=True)
@@ -212,9 +199,6 @@ class Topology:
                     raise PipelineError(f"two tables of the application are kept in a store named {node.store!r}")
         self.nodes.append(node)
         return node
-
-    def outputs(self) -> list[Node]:
-        return [node for node in self.nodes if isinstance(node, Sink | Foreach)]
 
     def stores(self) -> dict[str, Node]:
         return {node.store: node for node in self.nodes if node.store is not None}

@@ -142,19 +142,19 @@ def serde_of_type(type_: S.DataType, step: str) -> Serde:
         raise PipelineError(f"{step}: {wrong}") from None
 
 
-def returned(function: Any, step: str) -> Serde:
+def returned(function: Any) -> Serde:
     """The serde of what a Python function returns: by its annotation, or anything that JSON can say."""
     annotation = _annotation(function)
     return Auto if annotation is None else _serde(annotation)
 
 
-def returned_item(function: Any, step: str) -> Serde:
+def returned_item(function: Any) -> Serde:
     """The same of the items that a function returns a list or iterator of."""
     arguments = typing.get_args(_annotation(function))
     return _serde(arguments[0]) if len(arguments) == 1 or (arguments and arguments[1:] == (...,)) else Auto
 
 
-def returned_pair(function: Any, step: str, *, items: bool = False) -> tuple[Serde, Serde]:
+def returned_pair(function: Any, *, items: bool = False) -> tuple[Serde, Serde]:
     """The same of the key and value that a function returns, or of those in the list that it returns."""
     annotation = _annotation(function)
     if items:

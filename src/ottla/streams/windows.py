@@ -30,10 +30,6 @@ class Window:
     grace_ms: int
     grace_given: bool
 
-    def __str__(self) -> str:
-        advance = f" every {self.advance_ms} ms" if self.kind == "hopping" else ""
-        return f"{self.kind} {self.size_ms} ms{advance}, grace {self.grace_ms} ms"
-
 
 def tumbling(
     *, hours: float = 0, minutes: float = 0, seconds: float = 0, ms: int = 0, grace: float | None = None

@@ -11,7 +11,7 @@ Kafka's tool leaves local state to the application; this one deletes that of `ot
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -350,8 +350,6 @@ def _delete(admin: AdminClient, topics: list[str], seconds: float) -> None:
 
 # -- what is said ------------------------------------------------------------------------------------------------------
 
-Telling = Callable[[str, Plan, "StateDirectory | None", Mapping[str, Any]], list[str]]
-
 
 def _as_kafka(application: str, plan: Plan, state: StateDirectory | None, options: Mapping[str, Any]) -> list[str]:
     """As Kafka's tool writes it, with one line more where there is local state of ours."""
@@ -420,6 +418,3 @@ def _for_people(application: str, plan: Plan, state: StateDirectory | None, opti
         rows.append(("delete", f"checkpoints and stores in {state.path}"))
     lines = [f"Reset of application {application}", *(f"  {what:<9} {words}" for what, words in rows)]
     return [*lines, *(f"  note      {remark}" for remark in plan.remarks)]
-
-
-__all__ = ["command"]
