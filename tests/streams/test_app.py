@@ -67,7 +67,7 @@ def test_late_records_go_to_the_dead_letters(ottla_streams: Streams) -> None:
 
 
 def test_foreach_and_peek_see_every_record(ottla_streams: Streams, tmp_path: Path) -> None:
-    seen, peeked = tmp_path / "seen", tmp_path / "peeked"
+    seen, peeked, counted = tmp_path / "seen", tmp_path / "peeked", tmp_path / "counted"
 
     def note(file: Path) -> Callable[[Any, Any], None]:
         def write(key: Any, value: Any) -> None:
@@ -78,12 +78,14 @@ def test_foreach_and_peek_see_every_record(ottla_streams: Streams, tmp_path: Pat
 
     app = App("app")
     app.stream("in").peek(note(peeked)).map_values(str.upper).foreach(note(seen))
+    app.stream("in").group_by_key().count().to_stream().foreach(note(counted))
     driver = ottla_streams(app)
     driver.send("in", "x", key="a")
     driver.send("in", "y", key="b")
     driver.run()
     assert seen.read_text() == "a=X\nb=Y\n"
     assert peeked.read_text() == "a=x\nb=y\n"
+    assert sorted(counted.read_text().splitlines()) == ["a=1", "b=1"]
 
 
 def test_any_dataframe_of_spark_fits_in(ottla_streams: Streams) -> None:

@@ -101,10 +101,17 @@ def write(
     return _triggered(writer, trigger).start()
 
 
-def discard(frame: DataFrame, *, query: str, checkpoint: str, trigger: Trigger = Every()) -> StreamingQuery:  # noqa: B008
+def discard(
+    frame: DataFrame,
+    *,
+    query: str,
+    checkpoint: str,
+    mode: Mode = "append",
+    trigger: Trigger = Every(),  # noqa: B008
+) -> StreamingQuery:
     """Start a query for what its steps do on the way; its rows go nowhere."""
-    writer = frame.writeStream.queryName(query).option("checkpointLocation", checkpoint).format("noop")
-    return _triggered(writer, trigger).start()
+    writer = frame.writeStream.queryName(query).outputMode(mode).option("checkpointLocation", checkpoint)
+    return _triggered(writer.format("noop"), trigger).start()
 
 
 def _triggered(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:

@@ -99,7 +99,9 @@ class Running:
         self._claim(str(checkpoint), query)
         trigger = _trigger(settings)
         if isinstance(query.outputs[0], T.Foreach):
-            started = sink.discard(compiled.frame, query=name, checkpoint=str(checkpoint), trigger=trigger)
+            started = sink.discard(
+                compiled.frame, query=name, checkpoint=str(checkpoint), mode=compiled.mode, trigger=trigger
+            )
         else:
             real = isinstance(trigger, sink.RealTime)
             started = sink.write(
