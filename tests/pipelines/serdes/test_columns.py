@@ -284,6 +284,8 @@ def test_serdes_convert_where_that_has_a_meaning(spark: SparkSession) -> None:
         (Bytes, b"\0\0\0\0\0\0\0\5", Long, 5),
         (Long, 5, Json, 5),
         (Double, 0.5, Json, 0.5),
+        (Double, math.nan, Json, None),
+        (Float, -math.inf, Json, None),
         (Bool, True, Json, True),
         (Json, "x", Text, "x"),
         (Json, {"a": 1}, Text, '{"a":1}'),

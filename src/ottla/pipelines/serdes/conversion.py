@@ -5,12 +5,15 @@
     whole number → fraction  widened                         windowed → text            [key@start/end] in ms
     anything → bytes         the bytes of its own serde      bytes → anything           its serde's reading of them
     anything → json          JSON of it, a text in quotes    json → text                a text itself, else its JSON
+    NaN, ±Infinity → json    null
     struct → struct          through JSON, by names          json → anything else       the value, which must fit
 
 A value that does not fit fails the query: nothing is lost in silence.
 """
 
 from __future__ import annotations
+
+import math
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -82,8 +85,11 @@ def _is_whole(serde: Serde) -> bool:
 def _json_text(column: Column, type: DataType) -> Column:
     if isinstance(type, NESTED):
         return F.to_json(column, TO_JSON)
-    if isinstance(type, FloatType | DoubleType | BooleanType) or type.__class__ in BITS:
+    if isinstance(type, BooleanType) or type.__class__ in BITS:
         return column.cast("string")
+    if isinstance(type, FloatType | DoubleType):
+        finite = F.abs(column) < F.lit(math.inf)  # NaN is the largest of all
+        return F.when(finite, column.cast("string")).when(column.isNotNull(), "null")
     if isinstance(type, TimestampType):
         column = F.date_format(column, TO_JSON["timestampFormat"])
     return F.to_json(column.cast("string").cast("variant"))
