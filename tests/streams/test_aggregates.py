@@ -146,6 +146,37 @@ def test_sliding_windows_lie_where_the_records_are(ottla_streams: Streams) -> No
     assert windowed(driver.read("out")) == [("a", 10_000, 1), ("a", 16_000, 2), ("a", 20_001, 1)]
 
 
+def test_aggregates_of_windows_whose_values_are_at_hand_are_those_of_spark(ottla_streams: Streams) -> None:
+    app = App("aggregates")
+    grouped = app.stream("in", value=Json("n bigint")).group_by_key()
+    wanted = {name: f"{name}(value.n)" for name in ("count", "sum", "avg", "min", "max", "collect_list")}
+    for topic, window in (("spark", tumbling(seconds=10, grace=60)), ("ours", session(seconds=10, grace=60))):
+        grouped.windowed_by(window).aggregate(**wanted, all="count(*)").to(topic)
+    driver = ottla_streams(app)
+    for second, (key, number) in enumerate([("a", 1), ("a", None), ("a", 1 << 60), ("b", None)], 1):
+        driver.send("in", {"n": number}, key=key, timestamp=1_000 * second)
+    nothing = {"count": 0, "sum": None, "avg": None, "min": None, "max": None, "collect_list": [], "all": 1}
+    both = {"count": 2, "sum": (1 << 60) + 1, "avg": float(1 << 59), "min": 1, "max": 1 << 60, "all": 3}
+    for topic in ("spark", "ours"):
+        found = {key.key: value for key, value in driver.read(topic)}
+        assert found == {"a": {**both, "collect_list": [1, 1 << 60]}, "b": nothing}
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("max(value.n) - min(value.n)", "know the aggregates .*; not 'max"),
+        ("max(value.m)", "spread: there is no field m; there are n"),
+    ],
+)
+def test_an_aggregate_that_is_none_is_named(ottla_streams: Streams, expression: str, told: str) -> None:
+    app = App("aggregates")
+    grouped = app.stream("in", value=Json("n bigint")).group_by_key()
+    grouped.windowed_by(sliding(seconds=10, grace=60)).aggregate(expression, name="spread").to("out")
+    with pytest.raises(PipelineError, match=told):
+        ottla_streams(app).start()
+
+
 def test_event_time_comes_from_a_field(ottla_streams: Streams) -> None:
     app = App("aggregates")
     stream = app.stream("in", value=Json("at bigint"), timestamp="value.at")

@@ -13,6 +13,7 @@ dropped: they belong to no group.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -198,9 +199,9 @@ def _of_lists(frame: Frame, node: T.Aggregate, window: Window, reading: Reading)
     if isinstance(node.how, T.Count):
         made = F.size("values").cast("bigint")
     elif node.how.single is not None:
-        made = _of_list(node.how.single, node.name)
+        made = _of_list(df, node.how.single, node.name)
     else:
-        made = F.struct(*(_of_list(e, node.name).alias(n) for n, e in node.how.named))
+        made = F.struct(*(_of_list(df, e, node.name).alias(n) for n, e in node.how.named))
     df = df.withColumn("value", F.when(F.col("values").isNotNull(), made)).drop("values")
     return Frame(df, key, _value_serde(df, node))
 
@@ -217,34 +218,41 @@ def _fold_list(how: T.Fold) -> Callable[[Any, Any], Any]:
 
 
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+# Of the list {items}, or of those {there} that are not null, to a value of {type}: what Spark's aggregates give.
 _OF_LIST = {
-    "min": "array_min({0})",
-    "max": "array_max({0})",
-    "sum": "aggregate({0}, cast(0 as {1}), (total, item) -> total + item)",
-    "avg": "aggregate({0}, cast(0 as double), (total, item) -> total + item, total -> total / size({0}))",
-    "collect_list": "{0}",
-    "first": "element_at({0}, 1)",
-    "last": "element_at({0}, -1)",
+    "min": "array_min({items})",
+    "max": "array_max({items})",
+    "sum": "aggregate({items}, cast(null as {type}), "
+    "(total, item) -> if(item is null, total, cast(coalesce(total, 0) + item as {type})))",
+    "avg": "aggregate({there}, cast(0 as double), (total, item) -> total + item, "
+    "total -> cast(try_divide(total, size({there})) as {type}))",
+    "collect_list": "{there}",
+    "first": "element_at({items}, 1)",
+    "last": "element_at({items}, -1)",
+    "count": "cast(size({there}) as bigint)",
 }
 
 
-def _of_list(expression: Expression, step: str) -> Column:
+def _of_list(df: DataFrame, expression: Expression, step: str) -> Column:
     """An aggregate over the list `values` in the place of a group."""
     if isinstance(expression, str) and (call := _CALL.fullmatch(expression)):
         name, inner = call[1].lower(), call[2].strip()
-        if name == "count":
-            return F.expr(
-                "cast(size(values) as bigint)"
-                if inner in ("*", "1")
-                else f"cast(size(filter(values, value -> ({inner}) is not null)) as bigint)"
-            )
-        if name in _OF_LIST:
-            items = f"transform(values, value -> {inner})"
-            return F.expr(_OF_LIST[name].format(items, "double"))
+        if name in _OF_LIST and _is_balanced(inner):
+            group = df.withColumn("value", F.explode("values")).agg(F.expr(expression).alias("made"))
+            items = f"transform(values, value -> {'1' if inner == '*' else inner})"
+            there = f"filter({items}, item -> item is not null)"
+            kind = group.schema["made"].dataType.simpleString()
+            return F.expr(_OF_LIST[name].format(items=items, there=there, type=kind))
     if isinstance(expression, Native) and isinstance(expression.build, Best):
         return expression.build.of_list(step)
-    known = ", ".join(["count", "top_n", *_OF_LIST])
+    known = ", ".join(["top_n", *_OF_LIST])
     raise PipelineError(
         f"{step}: sliding windows, and sessions with every update, know the aggregates {known} of one expression each, "
         f"and Python functions; not {expression!r}"
     )
+
+
+def _is_balanced(text: str) -> bool:
+    """Whether it is one expression, and not what stands between two calls: `a) + sum(b`."""
+    depths = list(itertools.accumulate((sign == "(") - (sign == ")") for sign in text))
+    return not depths or (min(depths) >= 0 and depths[-1] == 0)

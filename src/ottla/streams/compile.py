@@ -102,7 +102,8 @@ class Compiler:
                 return self._merge([self._frame(query, parent) for parent in node.parents], node)
             case T.Aggregate():
                 frame = self._run(self._frame(query, node.parents[0]))
-                return aggregates.aggregate(frame, node, self._reading)
+                with saying(node.name):
+                    return aggregates.aggregate(frame, node, self._reading)
             case T.Join():
                 left, right = (self._run(self._frame(query, parent)) for parent in node.parents)
                 return self._join(left, right, node)
