@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -144,6 +145,22 @@ def test_a_grouped_table_adds_and_subtracts_in_python(ottla_streams: Streams) ->
     driver.run()
     driver.send("users", {"country": "no", "age": 5}, key="a")
     assert driver.store("Ages").get("no") == 25
+
+
+@pytest.mark.parametrize("key", ["value.country", lambda key, value: value["country"]], ids=["native", "python"])
+@pytest.mark.parametrize("age", ["value.age", lambda key, value: value["age"]], ids=["native", "python"])
+def test_a_table_is_grouped_with_another_value(ottla_streams: Streams, key: Any, age: Any) -> None:
+    app = App("joins")
+    users = app.table("users", value=Json("country string, age bigint"))
+    ages = users.group_by(key, key=Text, values=age, value=Long)
+    ages.reduce(lambda total, age: total + age, lambda total, age: total - age, "Ages").to("out")
+    driver = ottla_streams(app)
+    driver.send("users", {"country": "no", "age": 10}, key="a")
+    driver.send("users", {"country": "no", "age": 20}, key="b")
+    driver.run()
+    driver.send("users", {"country": "pe", "age": 5}, key="a")
+    driver.send("users", None, key="b")
+    assert dict(driver.store("Ages").all()) == {"no": 0, "pe": 5}
 
 
 def test_a_stream_becomes_a_table(ottla_streams: Streams) -> None:

@@ -7,7 +7,7 @@ joins and windows that Spark has not are operators of our own (operators.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -32,7 +32,16 @@ from ottla.streams.outputs import (
 )
 from ottla.streams.plan import Plan, Query
 from ottla.streams.reading import Reading
-from ottla.streams.stepping import as_timestamp, native_step, pair, python_step, saying, sound, with_key
+from ottla.streams.stepping import (
+    as_timestamp,
+    native_step,
+    pair,
+    python_step,
+    saying,
+    sound,
+    unless_deleted,
+    with_key,
+)
 from ottla.streams.types import Pair, returned, serde_of_type
 
 Mode = Literal["append", "update"]
@@ -256,9 +265,9 @@ class Compiler:
 
     def _lookup(self, frame: Frame, node: T.Lookup) -> Frame:
         table = node.table_node
-        asked, serde = self._beside(frame, node.key_function, None, "asked", node.name)
+        asked, serdes = self._beside(frame, node.name, {"asked": (node.key_function, None)})
         row = operators.global_lookup(
-            table.key.encode(convert(F.col("asked"), serde, table.key)),
+            table.key.encode(convert(F.col("asked"), serdes["asked"], table.key)),
             table.topic,
             self._reading.bootstrap,
             self._reading.options,
@@ -271,13 +280,12 @@ class Compiler:
     def _changes(self, frame: Frame, node: T.Changes) -> Frame:
         """Two records per change of a row: its old value leaves a group, its new one joins one."""
         before = self._run(frame)
-        df, key = self._beside(before, node.key_function, node.key, "group", node.name)
-        value, content = before.value, "value"
+        wanted = {"group": (node.key_function, node.key)}
         if node.value_function is not None:
-            grouped = replace(before, df=df)
-            df, value = self._beside(grouped, node.value_function, node.value, "content", node.name, keep=("group",))
-            content = "content"
-        row = F.when(F.col("value").isNotNull(), F.struct("group", F.col(content).alias("content")))
+            wanted["content"] = (node.value_function, node.value)
+        df, serdes = self._beside(before, node.name, wanted, table=True)
+        content = F.col("content" if "content" in wanted else "value").alias("content")
+        row = F.when(F.col("value").isNotNull(), F.struct("group", content))
         changed = operators.changes(df.withColumn("value", row).drop("group", "content"))
         sides = (
             F.struct(F.col("old").alias("row"), F.lit(-1).alias("sign")),
@@ -290,31 +298,35 @@ class Compiler:
             F.col("each.sign").alias("sign"),
             "timestamp",
         )
-        return Frame(made, key, value, signed=True)
+        return Frame(made, serdes["group"], serdes.get("content", before.value), signed=True)
 
     def _beside(
-        self,
-        frame: Frame,
-        function: Any,
-        declared: Serde | None,
-        name: str,
-        step: str,
-        keep: tuple[str, ...] = (),
-    ) -> tuple[DataFrame, Serde]:
-        """The frame with one more column, of what a function makes of key and value; and the column's serde."""
-        if is_native(function):
-            with saying(step):
-                df = frame.df.withColumn(name, column(function, frame.df.columns, step))
-                return df, declared or serde_of_type(df.schema[name].dataType, step)
-        serde = declared or returned(function)
-        call = with_key(function, step)
-        both = Pair(serde, frame.value, (name, "value"))
-        inner = replace(frame, df=frame.df, waiting=(), became=None)
-        if keep:
-            raise PipelineError(f"{step}: a table is grouped by two functions of the same kind, Python or native")
-        made = inner.then(steps.MapValuesWithKey(lambda key, value: (call(key, value), value), step), frame.key, both)
-        df = self._run(made).df
-        return df.withColumn(name, F.col("value")[name]).withColumn("value", F.col("value.value")), serde
+        self, frame: Frame, step: str, wanted: Mapping[str, tuple[Any, Serde | None]], *, table: bool = False
+    ) -> tuple[DataFrame, dict[str, Serde]]:
+        """The frame with more columns, each of what a function makes of key and value; and the columns' serdes.
+
+        All Python functions run in one stage. `table`: they are not called for deletions.
+        """
+        serdes: dict[str, Serde] = {}
+        call, value, waiting = unless_deleted if table else with_key, frame.value, frame
+        python = [name for name, (function, _) in wanted.items() if not is_native(function)]
+        for depth, name in enumerate(python):
+            function, declared = wanted[name]
+            serdes[name] = declared or returned(function)
+            value = Pair(serdes[name], value, (name, "value"))
+            add = steps.MapValuesWithKey(_adding(call(function, step), depth), step)
+            waiting = waiting.then(add, frame.key, value)
+        df = self._run(waiting).df
+        for name in reversed(python):
+            df = df.withColumns({name: F.col("value")[name], "value": F.col("value.value")})
+        for name, (function, declared) in wanted.items():
+            if name not in python:
+                with saying(step):
+                    df = df.withColumn(name, column(function, frame.df.columns, step))
+                    made = serde_of_type(df.schema[name].dataType, step)
+                    serdes[name] = declared or made
+                    df = df.withColumn(name, convert(F.col(name), made, serdes[name]))
+        return df, serdes
 
     def _process(self, frame: Frame, node: T.Process) -> Frame:
         key, value = node.key or frame.key, node.value or frame.value
@@ -403,6 +415,18 @@ class Compiler:
         tree = steps.Tree(branches=tuple(trees))
         df = python_stage.run_to_sinks(frame.df, frame.key, frame.value, tree, name=name)
         return self._sound(df, name)
+
+
+def _adding(call: Callable[[Any, Any], Any], depth: int) -> Callable[[Any, Any], Any]:
+    """A function that puts what `call` makes of a value before it; so many others have done so already."""
+
+    def add(key: Any, value: Any) -> Any:
+        inner = value
+        for _ in range(depth):
+            inner = inner[1]
+        return call(key, inner), value
+
+    return add
 
 
 def _inner_or_left(how: T.How) -> Literal["inner", "left"]:

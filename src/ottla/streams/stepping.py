@@ -37,7 +37,7 @@ def python_step(frame: Frame, node: T.Step) -> Frame:
         case "map_values":
             made = node.value or returned(function)
             if table:
-                return frame.then(steps.MapValuesWithKey(_unless_deleted(function, name), name), key, made)
+                return frame.then(steps.MapValuesWithKey(unless_deleted(function, name), name), key, made)
             return frame.then(steps.MapValues(function, name), key, made)
         case "join_values":
             made = node.value or returned(function)
@@ -109,7 +109,8 @@ def native_step(frame: Frame, node: T.Step, keep: str | None = None) -> Frame:
     raise PipelineError(f"{name} takes a Python function, not an expression")
 
 
-def _unless_deleted(function: Any, name: str) -> Callable[..., Any]:
+def unless_deleted(function: Any, name: str) -> Callable[[Any, Any], Any]:
+    """The function of a row, which is not called for one that is deleted."""
     call = with_key(function, name)
     return lambda key, value: None if value is None else call(key, value)
 

@@ -92,6 +92,8 @@ class Table:
         topology = self.app.topology
         given = topology.name("changes", name)
         check(key_function, given)
+        if values is not None:
+            check(values, given)
         node = T.Changes(
             name=given,
             parents=(self.node,),
