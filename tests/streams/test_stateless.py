@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +74,28 @@ def test_python_branches_share_one_pass(ottla_streams: Streams) -> None:
         driver.send("in", value)
     assert driver.read("even") == [(None, 0), (None, 2)]
     assert driver.read("out") == [(None, 10), (None, 30)]
+
+
+def test_what_several_outputs_share_is_done_once_for_each_record(ottla_streams: Streams, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+
+    def noted(what: str, result: Any) -> Any:
+        with calls.open("a") as lines:
+            lines.write(f"{what}\n")
+        return result
+
+    app = App("stateless")
+    peeked = app.stream("in").peek(lambda value: noted("peek", None)).map_values(str.upper, value=Text)
+    split = peeked.split(a=lambda value: noted("a?", "A" in value), b=lambda value: noted("b?", "B" in value))
+    for name, branch in split.items():
+        branch.to(f"to-{name}")
+    peeked.map_values(len, value=Long).to("out")
+    driver = ottla_streams(app)
+    for value in ("ab", "b", "c"):
+        driver.send("in", value)
+    assert driver.read("out") == [(None, 2), (None, 1), (None, 1)]
+    assert [driver.read(f"to-{name}") for name in split] == [[(None, "AB")], [(None, "B")], [(None, "C")]]
+    assert Counter(calls.read_text().split()) == {"peek": 3, "a?": 3, "b?": 2}
 
 
 def test_a_topic_by_record(ottla_streams: Streams) -> None:

@@ -402,19 +402,37 @@ class Compiler:
         return df.select(each.alias("record")).select("record.*")
 
     def _fused_python(self, frame: Frame, paths: Sequence[Sequence[T.Node]]) -> DataFrame:
-        trees = []
-        for path in paths:
-            *middle, output = path
-            branch = replace(frame, waiting=(), became=None)
-            for node in [*middle, *([output] if isinstance(output, T.Step) else [])]:
-                assert isinstance(node, T.Step)
-                branch = python_step(branch, node)
-            target = self._target(branch, output)
-            trees.append(steps.Tree(branch.waiting, (python_output(target, output.name),)))
         name = "-".join(path[-1].name for path in paths)
-        tree = steps.Tree(branches=tuple(trees))
+        tree = steps.Tree(branches=self._branches(frame, paths))
         df = python_stage.run_to_sinks(frame.df, frame.key, frame.value, tree, name=name)
         return self._sound(df, name)
+
+    def _branches(self, frame: Frame, paths: Sequence[Sequence[T.Node]]) -> tuple[steps.Tree, ...]:
+        """The steps on the paths to outputs as trees: a step that several of them share is there once."""
+        below: dict[T.Node, list[Sequence[T.Node]]] = {}
+        for first, *rest in paths:
+            below.setdefault(first, []).append(rest)
+        trees = []
+        while below:
+            node = next(iter(below))
+            rests = below.pop(node)
+            if (other := next((other for other in below if _is_split(node, other)), None)) is None:
+                trees.append(self._branch(frame, node, rests))
+                continue
+            assert isinstance(node, T.Step)
+            yes, no = (self._branch(frame, *one, chosen=True) for one in ((node, rests), (other, below.pop(other))))
+            function: Any = node.function
+            trees.append(steps.Tree(split=(steps.Case(function, yes, node.name), steps.Case(None, no, other.name))))
+        return tuple(trees)
+
+    def _branch(
+        self, frame: Frame, node: T.Node, rests: Sequence[Sequence[T.Node]], chosen: bool = False
+    ) -> steps.Tree:
+        """A node and what is below it. `chosen`: whether a record passes it is known already."""
+        after = python_step(frame, node) if isinstance(node, T.Step) else frame
+        chain, after = () if chosen else after.waiting, replace(after, waiting=())
+        outputs = (python_output(self._target(after, node), node.name),) if [] in rests else ()
+        return steps.Tree(chain, outputs, self._branches(after, [rest for rest in rests if rest]))
 
 
 def _adding(call: Callable[[Any, Any], Any], depth: int) -> Callable[[Any, Any], Any]:
@@ -427,6 +445,13 @@ def _adding(call: Callable[[Any, Any], Any], depth: int) -> Callable[[Any, Any],
         return call(key, inner), value
 
     return add
+
+
+def _is_split(one: T.Node, other: T.Node) -> bool:
+    """Whether records go to the one where a predicate holds, else to the other."""
+    if not (isinstance(one, T.Step) and isinstance(other, T.Step)) or one.table:
+        return False
+    return (one.operation, other.operation) == ("filter", "filter_not") and one.function is other.function
 
 
 def _inner_or_left(how: T.How) -> Literal["inner", "left"]:
