@@ -24,6 +24,7 @@ from support.tools import Tool
 from support.waiting import wait_until
 
 AWAY = "127.0.0.1:1"  # nobody listens there
+IDLE = "spark.sql.streaming.noDataProgressEventInterval"
 
 
 class Topic:
@@ -61,6 +62,7 @@ def test_what_spark_tells_of_a_batch_is_read():
     told = {
         "batchId": 4,
         "batchDuration": 250,
+        "durationMs": {"addBatch": 200},
         "numInputRows": 10,
         "processedRowsPerSecond": 40.0,
         "stateOperators": [
@@ -75,7 +77,8 @@ def test_what_spark_tells_of_a_batch_is_read():
         ],
     }
     offsets = {Partition("a", 0): 4, Partition("a", 1): 7, Partition("b", 0): 1}
-    assert read(json.dumps(told)) == Batch(4, 0.25, 10, 40.0, 7, 300, 2, offsets, False)
+    assert read(json.dumps(told)) == Batch(4, 0.25, 10, 40.0, 7, 300, 2, offsets)
+    assert read(json.dumps({**told, "durationMs": {"triggerExecution": 1}})).idle
     assert read('{"batchId": 0, "sources": [{"description": "KafkaV2[x]", "startOffset": null}]}').first
 
 
@@ -266,14 +269,24 @@ def test_a_query_is_seen_as_a_consumer_group_and_in_metrics(spark, topic, tmp_pa
         assert query.isActive
     finally:
         query.stop()
-    topic.feed(1, 0)
-    query = counted(spark, topic, tmp_path / "checkpoint")
+    with_idle = Progress(fresh("app"), topic.bootstrap, console=False)
+    spark.conf.set(IDLE, "1ms")
     try:
-        progress.follow(query, "counts")
+        query = counted(spark, topic, tmp_path / "checkpoint")
+    finally:
+        spark.conf.unset(IDLE)
+    try:
+        for one in (progress, with_idle):
+            one.follow(query, "counts")
+        wait_until(lambda: with_idle.lag == 0)  # which is known though there was nothing to do
+        topic.feed(1, 0)
         query.processAllAvailable()
     finally:
         query.stop()
         progress.stop()  # which commits once more
+        with_idle.stop()
+    values = {one.name: one.value for one in page(with_idle.registry).samples}
+    assert (values["ottla_pipeline_batches_total"], values["ottla_pipeline_input_rows_total"]) == (1, 1)
     assert topic.committed(app) == topic.at(71, 50)
     values = {one.name: one.value for one in page(progress.registry).samples}
     assert values["ottla_pipeline_input_rows_total"] == 121

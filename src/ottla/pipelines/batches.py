@@ -1,5 +1,8 @@
 """What Spark tells of a batch that is done (StreamingQueryProgress, as JSON), as far as progress is shown from it.
 
+It also tells now and then of a query that has nothing to do, under the number of the batch that comes next.
+
+durationMs                          has an entry addBatch, unless there was nothing to do
 sources[].description               KafkaV2[Subscribe[topic]], and others that have no offsets of topics
 sources[].startOffset, .endOffset   {topic: {partition: offset}}; the start is null in a new checkpoint's first batch
 stateOperators[]                    numRowsTotal, memoryUsedBytes, numRowsDroppedByWatermark
@@ -26,6 +29,7 @@ class Batch:
     late: int = 0
     offsets: Mapping[Partition, int] = field(default_factory=dict)  # the first that are not in it
     first: bool = False  # of a new checkpoint: what a group had before it means nothing
+    idle: bool = False  # there was nothing to do: it only says where the query is
 
 
 def read(text: str) -> Batch:
@@ -42,6 +46,7 @@ def read(text: str) -> Batch:
         sum(state["numRowsDroppedByWatermark"] for state in states),
         _offsets(source.get("endOffset") for source in sources),
         any(source.get("startOffset") is None for source in sources),
+        "addBatch" not in told.get("durationMs", {}),
     )
 
 

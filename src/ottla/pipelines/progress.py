@@ -33,7 +33,7 @@ LOG = logging.getLogger(__name__)
 class _Followed:
     name: str
     query: Any  # Spark's own
-    seen: int = -1  # the last batch
+    seen: str | None = None  # when the newest batch began that has been looked at
     active: bool = True
 
 
@@ -112,7 +112,7 @@ class Progress:
                 self._count_rejected()
             if self._line is not None:
                 self._line.show()
-        except Exception:
+        except Exception:  # of whatever kind: the thread goes on, and no query fails of what is only told of it
             LOG.exception("progress cannot be told at the moment")
 
     def _count_rejected(self) -> None:
@@ -131,12 +131,12 @@ class Progress:
         try:
             active = followed.query.isActive()  # asked first, so that the last batch is not missed
             for batch in _unseen(followed):
-                followed.seen = batch.number
                 self._new = True
                 self._group.done(followed.name, batch)
-                self._metrics.done(followed.name, batch)
-                self._figures.done(followed.name, batch)
-        except Exception as error:  # the session is gone
+                if not batch.idle:
+                    self._metrics.done(followed.name, batch)
+                    self._figures.done(followed.name, batch)
+        except Exception as error:  # the session is gone; py4j and Spark have many ways to say so
             LOG.debug("query %s tells nothing any more: %s", followed.name, error)
             active = False
         if not active:
@@ -148,12 +148,16 @@ class Progress:
 def _unseen(followed: _Followed) -> list[Batch]:
     """The batches that are done and have not been read yet, oldest first. Spark keeps the last hundred."""
     newest = followed.query.lastProgress()
-    if newest is None or newest.batchId() == followed.seen:
+    if newest is None or newest.timestamp() == followed.seen:
         return []
-    recent, found = followed.query.recentProgress(), []
+    recent, before = followed.query.recentProgress(), followed.seen
+    found: list[Batch] = []
     for index in reversed(range(len(recent))):
         told = recent[index]
-        if told.batchId() <= followed.seen:
+        began = told.timestamp()
+        if began == before:
             break
+        if not found:
+            followed.seen = began
         found.append(read(told.json()))
     return found[::-1]
