@@ -32,7 +32,7 @@ def parcel(content: object, functions: Iterable[tuple[str, object]]) -> Parcel:
     """`content` as bytes. `functions` are those in it, each with the name of its step, to say which cannot travel."""
     try:
         data = _pickled(content)
-    except Exception as error:
+    except Exception as error:  # an object's own __reduce__ may raise anything
         for step, function in functions:
             _check(step, function)
         raise PipelineError(f"the functions of the application cannot be sent to Spark's workers: {error}") from error
@@ -66,6 +66,6 @@ def _culprit(function: object) -> str | None:
     for name, value in {**used.nonlocals, **used.globals}.items():
         try:
             _pickled(value)
-        except Exception:
+        except Exception:  # whatever it raised for the whole function
             return name
     return None
