@@ -17,4 +17,4 @@ step layers
 
 step tests
 rm -f .coverage .coverage.*
-exec "$bin/python" -m pytest -n 2 --dist loadgroup --cov --cov-report=term --durations=15 "$@"
+exec "$bin/python" -m pytest -n 2 --cov --cov-report=term --durations=15 "$@"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from support.frames import Feed
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 RUNS = [
     "stream_table inner",
     "stream_table left",

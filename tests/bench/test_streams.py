@@ -215,7 +215,7 @@ def test_kafka_streams_gives_the_right_result_on_ottlas_broker(stage, topology):
 
 @needs_rdkafka
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("spark_can_start")
 def test_ottlas_streams_give_the_right_result(stage):
     stage.engine = installed(OttlaStreams())
     assert CatchUp("real", "window", "exactly_once", 2000).run(stage)["real.rate"] > 0

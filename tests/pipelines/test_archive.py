@@ -11,8 +11,9 @@ from ottla.pipelines import archive
 from ottla.pipelines.requirements import java, spark_home
 from ottla.pipelines.session import Settings, _java_options
 
+pytestmark = pytest.mark.usefixtures("spark_can_start")
 
-@pytest.mark.xdist_group("spark")
+
 def test_a_session_maps_the_archive_if_there_is_one(spark: SparkSession) -> None:
     there = archive.found(java(), spark_home())
     if there is None:

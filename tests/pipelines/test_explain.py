@@ -14,8 +14,6 @@ from ottla.pipelines.explain import explain
 from ottla.pipelines.serdes import Int, Json, Long, Text, convert
 from support.topic_streams import Place
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(scope="module")
 def frame(spark: SparkSession) -> DataFrame:
@@ -53,7 +51,7 @@ def test_a_value_that_does_not_convert_is_named(frame: DataFrame) -> None:
 
 
 def test_a_failing_python_function_is_named_with_its_line(frame: DataFrame) -> None:
-    @F.udf("int")
+    @F.udf("int", useArrow=False)
     def broken(text: str) -> int:
         return int(text)
 

@@ -13,6 +13,8 @@ import pytest
 from ottla.pipelines import jars
 from ottla.pipelines.errors import PipelineError
 
+pytestmark = pytest.mark.usefixtures("spark_can_start")
+
 CLIENTS = "kafka-clients-3.9.2.jar"
 
 

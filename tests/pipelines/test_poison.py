@@ -11,8 +11,6 @@ from ottla.pipelines.explain import explain
 from ottla.pipelines.serdes import Json, Long, Text
 from support.topic_streams import NOON, Place
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 QUOTE = Json("symbol string, ask double")
 
 

@@ -242,7 +242,6 @@ def counted(spark, topic: Topic, checkpoint):
     return writer.start()
 
 
-@pytest.mark.xdist_group("spark")
 def test_a_query_is_seen_as_a_consumer_group_and_in_metrics(spark, topic, tmp_path, monkeypatch):
     topic.feed(70, 0)
     topic.feed(50, 1)

@@ -12,8 +12,6 @@ from pyspark.sql import SparkSession
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.session import Settings, session
 
-ON_SPARK = pytest.mark.xdist_group("spark")
-
 # A process with a session, from its start to its end. What it prints is what the test expects.
 WHOLE_LIFE = """
 import pyarrow
@@ -72,14 +70,12 @@ PipelineError: Spark does not start on nonsense: Could not parse Master URL: 'no
 """
 
 
-@ON_SPARK
 def test_a_session_has_the_kafka_connector_and_our_own_classes(spark: SparkSession) -> None:
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:9").option("subscribe", "t")
     assert "offset" in reader.load().columns
     assert spark._jvm.ottla.Classes.present() is True
 
 
-@ON_SPARK
 def test_a_process_has_one_session(spark: SparkSession) -> None:
     assert session(Settings(quick=True)) is spark
     with pytest.raises(PipelineError, match=r"already, so there can be none on spark://elsewhere:7077"):
@@ -87,6 +83,7 @@ def test_a_process_has_one_session(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("spark_can_start")
 def test_a_session_says_and_leaves_nothing_that_is_not_asked_for(tmp_path: Path) -> None:
     """Also where the machine's name cannot be resolved, which only root can arrange."""
     here, temporary = tmp_path / "here", tmp_path / "tmp"
@@ -104,6 +101,7 @@ def test_a_session_says_and_leaves_nothing_that_is_not_asked_for(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("spark_can_start")
 def test_a_session_that_is_not_ours_is_refused() -> None:
     code = """
 from pyspark.sql import SparkSession

@@ -19,8 +19,6 @@ from support.tools import Tool
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 MARKERS = "__ottla_markers"
 
 

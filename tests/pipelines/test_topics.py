@@ -15,8 +15,6 @@ from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.serdes import Json, Text
 from support.topic_streams import NOON, Place
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 QUOTE = Json("symbol string, ask double")
 
 

@@ -23,8 +23,7 @@ from support.pipeline_topics import Topics
 from support.process_tree import send
 from support.standalone import Standalone
 
-pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark-processes"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark_can_start"), pytest.mark.timeout(1800)]
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "3"))
 SEED = int(os.environ.get("OTTLA_SEED", "1"))

@@ -23,8 +23,6 @@ from ottla.streams import (
 )
 from ottla.streams.testing import Driver
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 Streams = Callable[..., Driver]
 
 

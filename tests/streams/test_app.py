@@ -15,8 +15,6 @@ from pyspark.sql import functions as F
 from ottla.streams import App, DeadLetters, Json, Long, PipelineError, Text, skip, tumbling
 from ottla.streams.testing import Driver
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 Streams = Callable[..., Driver]
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
 
 from ottla.streams import App, tumbling
 from ottla.streams.testing import Driver
 from ottla.testing import BrokerProcess
 from support.consoles import fresh
 from support.waiting import wait_until
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 EAGER = {"log.initial.task.delay.ms": "0", "log.retention.check.interval.ms": "100"}
 
@@ -34,11 +32,13 @@ def wait_for_retention(bootstrap: str) -> None:
         consumer.close()
 
 
-def test_records_of_long_ago_stay_for_the_test(ottla_broker_factory: Callable[..., BrokerProcess]) -> None:
+def test_records_of_long_ago_stay_for_the_test(
+    spark: SparkSession, ottla_broker_factory: Callable[..., BrokerProcess]
+) -> None:
     bootstrap = ottla_broker_factory(overrides=EAGER).bootstrap
     app = App("driver")
     app.stream("in").group_by_key().windowed_by(tumbling(seconds=5)).count("Counts").to("out")
-    with Driver(app, bootstrap) as driver:
+    with Driver(app, bootstrap, spark) as driver:
         driver.send("in", "x", key="a", timestamp=1_000)
         driver.flush()
         wait_for_retention(bootstrap)

@@ -10,8 +10,6 @@ import pytest
 from ottla.streams import App, Json, Long, Text, within
 from ottla.streams.testing import Driver
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 Streams = Callable[..., Driver]
 
 

@@ -23,8 +23,6 @@ from ottla.testing import BrokerProcess
 from support.frames import Feed, Record, Run
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def test_a_stream_record_meets_the_tables_value_of_its_time(feed: Feed, run: Run) -> None:
     join = run(lambda: stream_table(feed.frame("clicks"), feed.frame("users"), "inner").drop("headers"))

@@ -311,7 +311,6 @@ def processed(frame: DataFrame, processor: type[Processor], value: Serde, mode: 
     return made.select("key", "value", "timestamp", "reason", "raw_value")
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_keeps_states_over_a_restart_and_gives_failed_records(feed: Feed, run: Run) -> None:
     query = run(lambda: processed(feed.frame("in"), Total, Long))
     feed.add(**{"in": [("a", "1", 1), (None, "5", 2), ("a", "2", 3), ("b", "x", 4)]})
@@ -327,7 +326,6 @@ def test_spark_keeps_states_over_a_restart_and_gives_failed_records(feed: Feed, 
     assert sorted(query.rows(), key=str) == [("a", 7, 5, None, None), (None, 11, 6, None, None)]
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_fires_timers_of_stream_time(feed: Feed, run: Run) -> None:
     query = run(lambda: processed(feed.frame("in"), Wait, Json, "event").select("key", "timestamp"))
     keys = "abcdefgh"
@@ -352,7 +350,6 @@ class Alarm(Processor):
         return self.context.key, self.count.get()
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_fires_timers_of_the_clock_without_new_records_and_stands_still_otherwise(feed: Feed, run: Run) -> None:
     query = run(lambda: processed(feed.frame("in"), Alarm, Long).select("key", "value"))
     feed.add(**{"in": [("a", "1000000", 1), ("b", "1", 2)]})

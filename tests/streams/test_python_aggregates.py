@@ -219,7 +219,6 @@ def folded(frame: DataFrame, window: Window | None = None, emit: Emit = "update"
     return made.select("key", "value", "timestamp")
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_keeps_the_aggregates_over_a_restart(feed: Feed, run: Run) -> None:
     query = run(lambda: folded(feed.frame("in")))
     feed.add(**{"in": [("a", "1", 10), ("b", "2", 5), ("a", "3", 7), (None, "4", 8), ("b", None, 9)]})
@@ -229,7 +228,6 @@ def test_spark_keeps_the_aggregates_over_a_restart(feed: Feed, run: Run) -> None
     assert sorted(query.rows()) == [("b", "25", 5), ("c", "6", 1)]
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_gives_hopping_windows_with_every_update_and_drops_closed_ones(feed: Feed, run: Run) -> None:
     query = run(lambda: folded(feed.frame("in"), hopping(ms=10, every=0.005, grace=0.01)))
     feed.add(**{"in": [("a", "1", 12)]})
@@ -240,7 +238,6 @@ def test_spark_gives_hopping_windows_with_every_update_and_drops_closed_ones(fee
     assert query.rows() == [(("a", 25, 35), "4", 26)]
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_gives_final_windows_and_sessions_when_they_close(feed: Feed, run: Run) -> None:
     windows = run(lambda: folded(feed.frame("in"), tumbling(ms=10, grace=0), "final"))
     sessions = run(lambda: folded(feed.frame("in"), session(ms=10, grace=0), "final"))

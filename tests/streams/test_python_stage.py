@@ -389,7 +389,6 @@ def test_a_function_that_cannot_be_pickled_is_named_before_anything_runs() -> No
             python_stage.parcel(work, work.functions())
 
 
-@pytest.mark.xdist_group("spark")
 def test_a_chain_runs_in_spark_s_workers(spark: SparkSession) -> None:
     suffix = "!"
     steps = [
@@ -417,7 +416,6 @@ def test_a_chain_runs_in_spark_s_workers(spark: SparkSession) -> None:
     assert rows[0].timestamp.timestamp() == 0
 
 
-@pytest.mark.xdist_group("spark")
 def test_a_tree_makes_rows_for_the_sink_in_spark_s_workers(spark: SparkSession) -> None:
     tree = Tree((), (Output(lambda v: f"to-{v}", Text, Text), Output("all", Text, Json)))
     made = python_stage.run_to_sinks(frame(spark, [("k", "a")]), Text, Text, tree, name="route")
@@ -427,7 +425,6 @@ def test_a_tree_makes_rows_for_the_sink_in_spark_s_workers(spark: SparkSession) 
     ]
 
 
-@pytest.mark.xdist_group("spark")
 def test_a_module_beside_the_user_s_script_is_found_in_spark_s_workers(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

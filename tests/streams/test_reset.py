@@ -15,8 +15,6 @@ from ottla.streams.testing import Driver
 from ottla.streams.versions import divert
 from support.tools import Said, Tool
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 COUNTS = """
     from ottla.streams import App, Long, Text
 

@@ -15,8 +15,6 @@ from ottla.streams import App, Json, Long, PipelineError, Text
 from ottla.streams.testing import Driver
 from ottla.testing import BrokerProcess
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 Streams = Callable[..., Driver]
 
 

@@ -13,8 +13,6 @@ from pyspark.sql import functions as F
 from ottla.streams import App, Json, Long, PipelineError, Text, native
 from ottla.streams.testing import Driver
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 Streams = Callable[..., Driver]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.cli.streaming.demo import LINES
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.usefixtures("spark_can_start")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark_can_start")]
 
 PATIENCE = 240
 

@@ -16,8 +16,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 PATIENCE = 240.0
 APPLICATION = """
     from greeting import greet  # a file beside this one

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from ottla.streams.testing import Driver
 from support.streams_examples import example
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 BEGIN = 1_460_000_000_000
 MATHIAS = {"name": "Mathias", "zipcode": "94301", "interests": ["surfing", "hiking"]}

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from ottla.streams.testing import Driver
 from support.streams_examples import example
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 MORNING = 1_460_538_000_000  # 2016-04-13, 9:00
 

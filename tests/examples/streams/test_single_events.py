@@ -6,13 +6,9 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-import pytest
-
 from ottla.pipelines.serdes import WindowedKey
 from ottla.streams.testing import Driver
 from support.streams_examples import example
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 Streams = Callable[..., Driver]
 MINUTE = 60_000

@@ -6,12 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from ottla.streams.testing import Driver
 from support.streams_examples import example
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 def trade(driver: Driver, symbol: str, day: int, hour: int, price: float, minute: int = 0) -> None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from ottla.streams.testing import Driver
 from support.streams_examples import example
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 def test_each_change_of_a_word_s_count_goes_out(ottla_streams: Callable[..., Driver]) -> None:

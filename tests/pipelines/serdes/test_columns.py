@@ -34,8 +34,6 @@ from ottla.pipelines.serdes import (
     convert,
 )
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 MIXED = Json(
     "t string, b boolean, y tinyint, i int, l bigint, f float, d double, n decimal(12,3), r binary, day date,"
     " at timestamp, a array<int>, m map<string,double>, s struct<x: int, y: array<string>>"
