@@ -100,18 +100,6 @@ def command(ctx: click.Context, /, **options: Any) -> int | None:
         return do[action]()
 
 
-SCENARIOS = {
-    "to_earliest": "--to-earliest",
-    "to_latest": "--to-latest",
-    "to_current": "--to-current",
-    "to_offset": "--to-offset",
-    "shift_by": "--shift-by",
-    "to_datetime": "--to-datetime",
-    "by_duration": "--by-duration",
-    "from_file": "--from-file",
-}
-
-
 def _check(ctx: click.Context, action: str, options: Mapping[str, Any]) -> None:
     """Refuses options that do not go together, as Kafka's tool does."""
     given_only_with(ctx, action, {"--state": options["state"]}, "--list", "--describe")
@@ -124,7 +112,7 @@ def _check(ctx: click.Context, action: str, options: Mapping[str, Any]) -> None:
         raise click.UsageError("--describe takes at most one of --members, --offsets and --state", ctx)
     if action == "--describe" and options["state"]:
         raise click.UsageError("--describe does not take a value for --state", ctx)
-    scenarios = {SCENARIOS[name]: options[name] for name in SCENARIOS}
+    scenarios = {option: options[name] for name, option in reset.SCENARIOS.items()}
     given_only_with(
         ctx,
         action,

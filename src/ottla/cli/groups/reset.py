@@ -27,6 +27,17 @@ DURATION = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?=[-+\d])(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d{0,9})?)S)?)?", re.I
 )
 
+SCENARIOS = {  # by the names of their options
+    "to_earliest": "--to-earliest",
+    "to_latest": "--to-latest",
+    "to_current": "--to-current",
+    "to_offset": "--to-offset",
+    "shift_by": "--shift-by",
+    "to_datetime": "--to-datetime",
+    "by_duration": "--by-duration",
+    "from_file": "--from-file",
+}
+
 Plan = dict[Partition, int]
 Scenario = Callable[[Offsets, str, list[Partition]], Plan]
 

@@ -38,16 +38,6 @@ INTERNAL = re.compile(
     r"|KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic)"
 )
 
-SCENARIOS = {
-    "to_earliest": "--to-earliest",
-    "to_latest": "--to-latest",
-    "to_offset": "--to-offset",
-    "shift_by": "--shift-by",
-    "to_datetime": "--to-datetime",
-    "by_duration": "--by-duration",
-    "from_file": "--from-file",
-}
-
 
 @click.command("reset", cls=Tool, short_help="Let an application begin anew.")
 @click.argument("file", metavar="[FILE.py]", required=False, type=click.Path())
@@ -79,7 +69,7 @@ def command(ctx: click.Context, /, **options: Any) -> int | None:
 
     It must not run. What it has written stays, and is written again.
     """
-    given = [option for name, option in SCENARIOS.items() if is_given(options[name])]
+    given = [option for name, option in group_reset.SCENARIOS.items() if is_given(options.get(name))]
     if len(given) > 1:
         raise click.UsageError(f"{given[0]} cannot go with {given[1]}", ctx)
     if options["file"] is None and not options["application_id"]:
