@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -232,6 +233,22 @@ def test_health_is_the_application_s(served, monkeypatch):
     assert served.get("/health") == (200, {"status": "ok", "reason": None, "stores": {}})
     monkeypatch.setattr(served, "ails", "query counts has failed")
     assert served.get("/health") == (503, {"status": "failed", "reason": "query counts has failed", "stores": {}})
+
+
+def test_a_store_that_is_built_again_holds_up_nobody_else(served):
+    follower = served.stores["Texts"]._follower
+    with ThreadPoolExecutor() as others:
+        follower.rebuilding = True
+        asked = others.submit(served.get, "/stores/Texts/keys/a")
+        try:
+            assert served.get("/health")[0] == 200
+            assert served.get("/stores/Longs/keys/1")[0] == 200
+            assert not asked.done()
+        finally:
+            with follower._changed:
+                follower.rebuilding = False
+                follower._changed.notify_all()
+        assert asked.result()[1]["key"] == "a"
 
 
 def test_a_server_listens_where_it_is_told_and_stops_when_it_is_told():

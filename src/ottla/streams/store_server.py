@@ -147,7 +147,7 @@ class StoreServer:
         if start is not None and len(asked) > 1:
             raise BadRequest("start names one window; from, to and limit are for several")
         if store.windowed is None or start is not None:
-            for row in store.rows(key, start=start, limit=1):
+            for row in await run_in_threadpool(lambda: list(store.rows(key, start=start, limit=1))):
                 return _json(_row(store, row))
         else:
             between = {"from_time": _time(asked, "from"), "to_time": _time(asked, "to")}
