@@ -62,6 +62,18 @@ def test_a_failing_python_function_is_named_with_its_line(frame: DataFrame) -> N
     assert line.endswith(f"test_explain.py, line {broken.func.__code__.co_firstlineno + 2})")
 
 
+def test_the_line_is_the_users_also_in_a_directory_that_is_called_ottla() -> None:
+    files = [
+        "/home/ann/ottla/examples/streams/mine.py",
+        "/usr/lib/ottla/streams/python_stage.py",
+        "/x/pyspark/worker.py",
+    ]
+    entries = [f'  File "{file}", line 7, in run' for file in files]
+    trace = "\n".join(["PythonException: Traceback (most recent call last):", *entries, "KeyError: 'price'"])
+    where = "(/home/ann/ottla/examples/streams/mine.py, line 7)"
+    assert str(explain(RuntimeError(trace))) == f"a Python function failed with KeyError: 'price' {where}"
+
+
 def told(frame: DataFrame, checkpoint: Path) -> str | None:
     """What is said of a run over what there is now; None if it goes well."""
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))

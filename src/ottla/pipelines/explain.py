@@ -13,6 +13,7 @@ from ottla.pipelines.errors import PipelineError
 
 OURS = re.compile(r"ottla\.(?:Rejected|SinkFailure): (?:ottla\.SinkFailure: )?(.+)")
 RAISED = re.compile(r"OTTLA: (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+NOT_THEIRS = re.compile(r"/pyspark/|pyspark\.zip|/ottla/(?:pipelines|streams)/")  # a checkout may be called ottla, too
 PYTHON = re.compile(r"^(?:\w+\.)*(PipelineError|\w*(?:Error|Exception|Interrupt|Exit|Warning)): ?(.*)$", re.MULTILINE)
 
 
@@ -46,7 +47,7 @@ def _of_python(text: str) -> str | None:
     places = [
         (file, line)
         for file, line in re.findall(r'File "([^"]+)", line (\d+)', trace[: raised[0].start()])
-        if "/pyspark/" not in file and "/ottla/" not in file and "pyspark.zip" not in file
+        if not NOT_THEIRS.search(file)
     ]
     place = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
     return f"a Python function failed with {raised[0][1]}: {raised[0][2]}{place}"
