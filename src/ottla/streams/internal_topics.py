@@ -22,14 +22,20 @@ def create(
 
     partitions: of existing topics.  config: in place of what this module says.
     """
-    largest = max((partitions.get(name, 1) for name in inputs(plan)), default=1)
     changed = dict(config or {})
     new = [
-        NewTopic(internal.topic, internal.partitions or largest, config=_config(plan, node) | changed)
+        NewTopic(internal.topic, partitions_of(plan, node, partitions), config=_config(plan, node) | changed)
         for node, internal in plan.topics.items()
         if internal.topic not in partitions and not (isinstance(node, T.Through) and node.topic is not None)
     ]
     _create(new, client)
+
+
+def partitions_of(plan: Plan, node: T.Node, partitions: Mapping[str, int]) -> int:
+    """How many partitions a node's own topic has, or will have."""
+    internal = plan.topics[node]
+    largest = max((partitions.get(name, 1) for name in inputs(plan)), default=1)
+    return partitions.get(internal.topic) or internal.partitions or largest
 
 
 def create_outputs(
@@ -45,9 +51,9 @@ def create_outputs(
 
 def _create(new: list[Any], client: Mapping[str, Any]) -> AdminClient:
     admin = AdminClient({**client, "log_level": 2})  # kept: its futures fail when it goes
-    for topic, future in admin.create_topics(new).items() if new else ():
+    for topic, future in admin.create_topics(new, request_timeout=TIMEOUT).items() if new else ():
         try:
-            future.result(TIMEOUT)
+            future.result()
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise PipelineError(f"the topic {topic} could not be made: {failure.args[0].str()}") from None

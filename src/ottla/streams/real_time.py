@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from ottla.pipelines.errors import PipelineError
 from ottla.streams import topology as T
 from ottla.streams.functions import is_native
-from ottla.streams.plan import Plan, Query
+from ottla.streams.internal_topics import partitions_of
+from ottla.streams.plan import Plan
 
 INTERVAL = "5 minutes"  # between checkpoints: each stalls output for half a second; a restart replays up to one
 
@@ -52,15 +53,16 @@ def _forbidden(node: T.Node) -> str | None:
     return None
 
 
-def slots_needed(queries: list[Query], partitions: Mapping[str, int]) -> int:
+def slots_needed(plan: Plan, partitions: Mapping[str, int]) -> int:
     """Task slots for all queries at once: one per partition that a query reads."""
-    return sum(
-        partitions.get(topic, 1)
-        for query in queries
-        for node in query.inputs()
-        if isinstance(node, T.Source)
-        for topic in node.topics
-    )
+
+    def read_for(node: T.Node) -> int:
+        if not isinstance(node, T.Source):
+            return partitions_of(plan, node, partitions)
+        topics = node.topics or [topic for topic in partitions if node.reads(topic)]
+        return sum(partitions.get(topic, 1) for topic in topics)
+
+    return sum(read_for(node) for query in plan.queries for node in query.inputs())
 
 
 def check_slots(needed: int, there: int, master: str) -> None:

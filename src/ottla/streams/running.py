@@ -54,7 +54,7 @@ class Running:
         app, settings = self.app, self.app.settings
         self.spark = spark or sessions.session(_session(app))
         if settings.latency == "real-time":
-            needed = real_time.slots_needed(self.plan.queries, self._partitions)
+            needed = real_time.slots_needed(self.plan, self._partitions)
             real_time.check_slots(needed, self.spark.sparkContext.defaultParallelism, settings.master)
         internal_topics.create(self.plan, self._partitions, _client(settings))
         self._compiler = Compiler(self.spark, self.plan, _reading(settings, app.state.starts()))
