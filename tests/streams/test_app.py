@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import functions as F
 
-from ottla.streams import App, DeadLetters, Json, Long, PipelineError, Text, skip, tumbling
+from ottla.streams import App, DeadLetters, Json, Long, PipelineError, Text, skip, tumbling, within
+from ottla.streams.real_time import slots_needed
 from ottla.streams.testing import Driver
 
 Streams = Callable[..., Driver]
@@ -197,6 +198,11 @@ def test_real_time_is_refused_by_the_step_that_forbids_it() -> None:
         exact.start()
 
 
+def joined(other: Callable[[App], Any], **options: Any) -> Any:
+    app = App("a")
+    return app.stream("in").join(other(app), "left", **options)
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -211,6 +217,12 @@ def test_real_time_is_refused_by_the_step_that_forbids_it() -> None:
         (lambda: App("a").stream("in").group_by_key().final(), "for windows"),
         (lambda: App("a").stream("in").group_by_key().windowed_by(tumbling(seconds=1)).final(), "give one"),
         (lambda: App("a").stream("in").group_by_key().aggregate(), "aggregate takes"),
+        (lambda: App("a").stream("in").group_by_key().aggregate("sum(value)", value=Long), "are for Python functions"),
+        (lambda: joined(lambda app: app.global_table("t"), how="outer", key="key"), "inner or left"),
+        (lambda: joined(lambda app: app.global_table("t")), "needs key="),
+        (lambda: joined(lambda app: app.table("t"), within=within(seconds=1)), "has no window"),
+        (lambda: joined(lambda app: app.table("t"), key="value"), "key= is for global tables"),
+        (lambda: joined(lambda app: app.stream("t")), "needs a window"),
         (lambda: tumbling(), "tumbling\\(seconds=5\\)"),
         (lambda: tumbling(seconds=1, grace=-1), "0 s or more"),
     ],
@@ -218,6 +230,15 @@ def test_real_time_is_refused_by_the_step_that_forbids_it() -> None:
 def test_a_mistake_in_the_topology_is_named_where_it_is_made(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         build()
+
+
+def test_real_time_needs_slots_for_all_that_is_read_at_once() -> None:
+    app = App("fast")
+    app.stream("in").repartition(5).map_values("upper(value)").to("out")
+    app.stream(pattern="log-.*").through("between").to("logs")
+    there = {"in": 2, "log-a": 3, "log-b": 1, "other": 9}
+    assert slots_needed(app.plan(), there) == 2 + 5 + (3 + 1) + 2
+    assert slots_needed(app.plan(), {**there, "between": 4}) == 2 + 5 + (3 + 1) + 4
 
 
 def test_native_steps_run_in_real_time(ottla_streams: Streams) -> None:

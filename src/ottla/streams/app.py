@@ -102,7 +102,6 @@ class App:
         ):
             if given not in legal:
                 raise PipelineError(f"{name} is {' or '.join(legal)}, not {given!r}")
-        self.id = id
         self.topology = T.Topology()
         self.settings = Settings(
             bootstrap=bootstrap,

@@ -177,6 +177,13 @@ class Stream:
         from ottla.streams.table import GlobalTable, Table
 
         node: T.Node
+        if isinstance(other, Table | GlobalTable):
+            if how == "outer":
+                raise PipelineError(
+                    "a stream joins a table inner or left: a row without a record has no time to appear"
+                )
+            if within is not None:
+                raise PipelineError("a join with a table has no window: a record meets the row as it is then")
         if isinstance(other, GlobalTable):
             if key is None:
                 raise PipelineError("a join with a global table needs key=: how a record finds its row")
@@ -188,13 +195,9 @@ class Stream:
                 how=how,
             )
             node = self._add(lookup)
+        elif key is not None:
+            raise PipelineError("key= is for global tables; others are joined by the records' keys: select_key() first")
         elif isinstance(other, Table):
-            if how == "outer":
-                raise PipelineError(
-                    "a stream joins a table inner or left: a row without a record has no time to appear"
-                )
-            if within is not None:
-                raise PipelineError("a join with a table has no window: a record meets the row as it is then")
             node = self._join("stream_table", other.node, how, None, name)
         else:
             if within is None:
@@ -309,10 +312,12 @@ class Grouped:
         aggregate(top_n("value", by="value.gain", n=10))             the best of them
         aggregate(list, lambda key, value, total: [*total, value])   Python: a beginning, and what a record adds
         """
-        if named and not python:
-            return self._aggregate(T.Expressions(None, tuple(named.items())), store, name)
-        if len(python) == 1 and not named and is_native(python[0]):
-            return self._aggregate(T.Expressions(python[0], ()), store, name)
+        native = (named and not python) or (len(python) == 1 and not named and is_native(python[0]))
+        if native and (value is not None or merge is not None):
+            raise PipelineError("value= and merge= are for Python functions; the type of an expression is its cast's")
+        if native:
+            how = T.Expressions(None, tuple(named.items())) if named else T.Expressions(python[0], ())
+            return self._aggregate(how, store, name)
         if len(python) == 2 and not named and callable(python[0]) and callable(python[1]):
             return self._aggregate(T.Fold(python[0], python[1], None, merge, value), store, name)
         raise PipelineError(
