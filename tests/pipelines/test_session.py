@@ -122,7 +122,6 @@ def test_pytest_imports_spark_only_for_tests_that_use_it() -> None:
     assert done.stdout.splitlines()[-1] == "False"
 
 
-@ON_SPARK
 def test_a_checkpoint_goes_on_after_its_files_were_written_again(spark: SparkSession, tmp_path: Path) -> None:
     """Also where Hadoop's local file system has written them before, and left files of checksums (.0.crc)."""
     (tmp_path / "in").mkdir()
