@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ottla.pipelines import archive, jars, jvm_process
@@ -50,6 +54,11 @@ class Settings:
     def is_local(self) -> bool:
         return self.master.startswith("local")
 
+    @property
+    def is_chatty(self) -> bool:
+        """Whether what is raised is logged, too."""
+        return self.log.upper() not in ("ERROR", "FATAL", "OFF")
+
 
 def session(settings: Settings = Settings()) -> SparkSession:  # noqa: B008
     """The process's Spark session, started if there is none yet."""
@@ -73,7 +82,9 @@ def session(settings: Settings = Settings()) -> SparkSession:  # noqa: B008
     conf.setAll(list(wanted.items()))
     jvm = jvm or jvm_process.launch(conf, scratch, {"SPARK_LOCAL_IP": address} if address else {})
     try:
-        SparkContext(conf=conf, gateway=jvm.gateway)
+        with _keeping_interrupts():
+            SparkContext(conf=conf, gateway=jvm.gateway)
+        _say_once(settings)
         return SparkSession.builder.getOrCreate()
     except (Py4JError, PySparkException, OSError) as error:
         raise PipelineError(f"Spark does not start on {settings.master}: {_reason(error)}") from error
@@ -104,6 +115,23 @@ def _join(running: SparkContext, settings: Settings) -> SparkSession:
         if spark.conf.isModifiable(key):
             spark.conf.set(key, value)
     return spark
+
+
+@contextmanager
+def _keeping_interrupts() -> Iterator[None]:
+    """Spark's own handler asks the JVM to cancel all jobs, in the midst of what else is said to the JVM."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+def _say_once(settings: Settings) -> None:
+    """PySpark also logs what it raises, with the JVM's stack."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = not settings.is_chatty
 
 
 def _reach(master: str) -> str | None:
@@ -165,7 +193,7 @@ def _java_options(settings: Settings, scratch: Path, classes: Path | None) -> li
         "-Xlog:disable",  # the JVM's own warnings, which it writes to stdout
         "-Xlog:all=error:stderr",
     ]
-    if settings.log.upper() not in ("ERROR", "FATAL", "OFF"):
+    if settings.is_chatty:
         options.append(f"-Dottla.log.raised={settings.log}")
     if settings.quick:
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]

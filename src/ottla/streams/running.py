@@ -204,17 +204,16 @@ class Running:
                 self._watched(lambda query=query: query.awaitTermination(0))  # type: ignore[misc]
 
     def wait(self) -> None:
-        """Until a query fails, which is raised, or a signal or stop() ends all."""
+        """Until a query fails, which is raised, or a signal or stop() ends all. More signals do not hurry it."""
         ended = threading.Event()
         with _signals(ended.set):
-            while not ended.wait(0.2) and not self._stopped.is_set():
-                if not all(query.isActive for query in self.queries):
-                    try:
+            try:
+                while not ended.wait(0.2) and not self._stopped.is_set():
+                    if not all(query.isActive for query in self.queries):
                         self.check()
-                    finally:
-                        self.stop()
-                    return
-        self.stop()
+                        return
+            finally:
+                self.stop()
 
     def stop(self) -> None:
         """Stop all queries and close the stores. The next start goes on where this one stopped."""

@@ -87,8 +87,10 @@ def test_an_application_runs_until_ctrl_c(file: Path, tmp_path: Path, ottla_shar
         second = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
         assert second.returncode == 1
         assert "ottla: application greeter-v2 runs already, with its state in state/greeter-v2" in second.stderr
-        process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE)
+        until = time.monotonic() + PATIENCE
+        while process.poll() is None and time.monotonic() < until:  # an impatient user
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
         assert process.returncode == 0
     said = (tmp_path / "stderr").read_text().splitlines()
     assert "greeter-v2 runs; Ctrl-C stops it" in said
@@ -114,3 +116,16 @@ def test_a_topic_that_is_not_there_is_one_line(file: Path, tmp_path: Path, ottla
     assert process.returncode == 1
     assert said.count("\n") == 1
     assert said.startswith("ottla: there is no topic gr-nobodys at ")
+
+
+def test_a_column_that_is_not_there_is_one_line(file: Path, tmp_path: Path, ottla_shared_broker) -> None:
+    file.write_text(
+        "from ottla.streams import App\napp = App('columns')\napp.stream('gr-in').filter('nonsense').to('o')\n"
+    )
+    admin = AdminClient({"bootstrap.servers": ottla_shared_broker.bootstrap})
+    admin.create_topics([NewTopic("gr-in", 1)])["gr-in"].result(30)
+    with running(tmp_path, str(file), "--bootstrap-server", ottla_shared_broker.bootstrap) as process:
+        process.wait(PATIENCE)
+    said = (tmp_path / "stderr").read_text()
+    assert process.returncode == 1
+    assert said == "ottla: filter-1: there is no column nonsense; there are offset, headers, key, topic, value\n"

@@ -72,7 +72,6 @@ class Demo:
         with self._screen.waiting("Starting Spark", "Spark runs the application"):
             stack.callback(close)
             spark = _session()
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own cancels jobs, which then complain
             stack.callback(app.stop)
             self._running = app.start(spark)
         stack.callback(self._screen.still)

@@ -7,6 +7,7 @@ writes apart.
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -58,6 +59,8 @@ def command(file: str, name: str | None, pairs: tuple[str, ...], command_config:
             running.wait()
         except KeyboardInterrupt:  # before it waits for it
             app.stop()
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on all ends, which takes its time
     return 0
 
 
