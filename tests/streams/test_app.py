@@ -139,6 +139,32 @@ def test_a_changed_state_is_refused_and_a_changed_step_goes_on(ottla_streams: St
         changed.start(driver.session)
 
 
+def test_a_step_that_was_numbered_anew_is_told_its_old_name(ottla_streams: Streams) -> None:
+    def application(more: bool, name: str | None = None) -> App:
+        app = App("numbered")
+        stream = app.stream("in")
+        (stream.filter("value != 'b'") if more else stream).map_values("upper(value)").to("out", name=name)
+        return app
+
+    driver = ottla_streams(application(more=False))
+    driver.send("in", "a")
+    assert driver.read("out") == [(None, "A")]
+    driver.restart()
+    settings = driver.app.settings
+
+    def change(app: App) -> App:
+        app.change(bootstrap=settings.bootstrap, state_dir=settings.state_dir, interval_ms=0)
+        return app
+
+    told = r"to-3 is new and would read in from the start, which to-2 has read and is gone.*name='to-2'"
+    with pytest.raises(PipelineError, match=told):
+        change(application(more=True)).start(driver.session)
+    driver.app = change(application(more=True, name="to-2"))
+    driver.send("in", "b")
+    driver.send("in", "c")
+    assert driver.read("out") == [(None, "C")]
+
+
 def test_a_checkpoint_of_another_application_is_refused(ottla_streams: Streams) -> None:
     app = App("first")
     app.stream("in").to("out", name="copy")

@@ -149,6 +149,12 @@ def check_checkpoint(directory: str, mine: Identity) -> Identity | None:
     return theirs
 
 
+def claimed(directory: Path) -> list[Identity]:
+    """Whose the checkpoints are that lie in a directory."""
+    found = [_identity(path) for path in sorted(directory.iterdir()) if path.is_dir()] if directory.is_dir() else []
+    return [one for one in found if one is not None]
+
+
 def claim_checkpoint(directory: str, mine: Identity) -> None:
     """Write down whose checkpoint it is, whole or not at all."""
     path = _local(directory)

@@ -45,6 +45,7 @@ class Running:
         self._partitions = self._preflight(self.plan)
         self._lock = app.state.lock()
         try:
+            self._know_again()
             self._begin(spark, console)
         except BaseException:
             self._lock.release()
@@ -92,6 +93,28 @@ class Running:
         sinks = [node for node in self.app.topology.nodes if isinstance(node, T.Sink)]
         return {node.topic for node in sinks if isinstance(node.topic, str) and node.parents[0].table}
 
+    def _know_again(self) -> None:
+        """Refuse a query that has no checkpoint where the one that it seems to have been before has one.
+
+        Steps without a name are numbered, so that one more before them gives them another: all would be read again.
+        """
+        app, queries = self.app, {query.name: query for query in self.plan.queries}
+        known = preflight.claimed(app.state.checkpoints)
+        gone = [one for one in known if one.application == app.id and one.query not in queries]
+        for name in queries.keys() - {one.query for one in known}:
+            for one in gone:
+                if again := sorted(set(one.topics) & set(self._topics_of(queries[name]))):
+                    raise PipelineError(
+                        f"the topology of {app.id} has changed: {name} is new and would read {', '.join(again)} from "
+                        f"the start, which {one.query} has read and is gone. If it is the same step, give it its name, "
+                        f"name={one.query!r}; if not, run the application under a new id beside the old one "
+                        f"(--application-id), begin anew (ottla streams reset), or delete "
+                        f"{app.state.checkpoints / one.query}"
+                    )
+
+    def _topics_of(self, query: Query) -> tuple[str, ...]:
+        return tuple(sorted(name for node in query.inputs() for name in self.plan.reads(node)))
+
     def _start(self, compiled: Compiled) -> StreamingQuery:
         app, settings, query = self.app, self.app.settings, compiled.query
         name = f"{app.id}-{query.name}"
@@ -119,8 +142,7 @@ class Running:
 
     def _claim(self, checkpoint: str, query: Query) -> None:
         """Take a checkpoint for a query, or refuse one that is another's or was made for another state."""
-        reads = tuple(sorted(name for node in query.inputs() for name in self.plan.reads(node)))
-        mine = preflight.Identity(self.app.id, query.name, reads, self.plan.fingerprint(query))
+        mine = preflight.Identity(self.app.id, query.name, self._topics_of(query), self.plan.fingerprint(query))
         theirs = preflight.check_checkpoint(checkpoint, mine)
         if theirs is None:
             preflight.claim_checkpoint(checkpoint, mine)
