@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import functions as F
 
-from ottla.streams import App, DeadLetters, Json, Long, PipelineError, Text, skip, tumbling, within
+from ottla.streams import App, DeadLetters, Json, Long, PipelineError, Processor, Record, Text, skip, tumbling, within
 from ottla.streams.real_time import slots_needed
 from ottla.streams.testing import Driver
 
@@ -139,6 +139,23 @@ def test_a_changed_state_is_refused_and_a_changed_step_goes_on(ottla_streams: St
         changed.start(driver.session)
 
 
+class Reminder(Processor):
+    def process(self, record: Record) -> None:
+        self.context.register_timer(self.context.now + int(record.value))
+
+    def on_timer(self, time: int) -> tuple[Any, Any]:
+        return self.context.key, "now"
+
+
+def test_timers_of_the_clock_fire_after_a_restart_though_no_record_comes(ottla_streams: Streams) -> None:
+    app = App("reminder")
+    app.stream("in").process(Reminder, value=Text, time="processing").to("out")
+    driver = ottla_streams(app)
+    driver.send("in", "5000", key="tea")
+    driver.restart()
+    assert driver.wait_for("out", 1) == [("tea", "now")]
+
+
 def test_a_step_that_was_numbered_anew_is_told_its_old_name(ottla_streams: Streams) -> None:
     def application(more: bool, name: str | None = None) -> App:
         app = App("numbered")
@@ -240,6 +257,9 @@ def joined(other: Callable[[App], Any], **options: Any) -> Any:
         (lambda: App("a").stream("in").map("upper(value)"), "two expressions"),
         (lambda: App("a").stream("in").peek("value"), "peek calls"),  # type: ignore[arg-type]
         (lambda: App("a").stream("in").repartition(0), "at least one partition"),
+        (lambda: App("a").stream("in", name="../in"), "'../in' is no name of a step or a store"),
+        (lambda: App("a").table("in", store="a store"), "'a store' is no name of a step or a store"),
+        (lambda: App("a").stream("in", name=".."), "'..' is no name"),
         (lambda: App("a").stream("in").group_by_key().final(), "for windows"),
         (lambda: App("a").stream("in").group_by_key().windowed_by(tumbling(seconds=1)).final(), "give one"),
         (lambda: App("a").stream("in").group_by_key().aggregate(), "aggregate takes"),

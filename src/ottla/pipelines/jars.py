@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ottla.pipelines import cache
@@ -113,5 +114,6 @@ def _compile(sources: list[Path], directory: Path) -> None:
     if done.returncode:
         raise PipelineError(f"ottla's Scala classes do not compile:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
     for other in directory.parent.iterdir():
-        if time.time() - other.stat().st_mtime > KEPT:
-            shutil.rmtree(other, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another process may clean up, too
+            if time.time() - other.stat().st_mtime > KEPT:
+                shutil.rmtree(other, ignore_errors=True)

@@ -46,6 +46,7 @@ def read(
     max_per_batch: int | None = None,
     headers: bool = False,
     real_time: bool = False,
+    wake: bool = False,
     poisoned: poison.Policy = poison.fail,
     step: str = "source",
     options: Mapping[str, str] | None = None,
@@ -55,12 +56,15 @@ def read(
     topics: a name, names, or a pattern (re.compile) that whole names match.
     starting: where a query without a checkpoint begins: at the ends, at a time, or at offsets
               {topic: {partition: offset}} (partitions that are not named begin at their start).
+    wake: a query that goes on from its checkpoint begins with a batch even if no record has come.
     options: settings of Kafka's consumer by their Kafka names, and options of Spark's source by `source.` and theirs.
     """
     reader = spark.readStream.format("kafka" if real_time else "ottla.Source")
     chosen = {**_source(bootstrap, topics, options), **_starting(starting, bootstrap, topics, options)}
     if max_per_batch is not None:
         chosen["maxOffsetsPerTrigger"] = str(max_per_batch)
+    if wake and not real_time:
+        chosen["wake"] = "true"
     frame = reader.options(**chosen, includeHeaders=str(headers).lower()).load()
     wanted = [key.decode(F.col("key")).alias("key"), value.decode(F.col("value")).alias("value")]
     wanted += [F.col(name) for name in ("topic", "partition", "offset", "timestamp")]

@@ -95,14 +95,14 @@ class Compiler:
 
     def _frame(self, query: Query, node: T.Node) -> Frame:
         if query.is_input(node) and node not in query.outputs:
-            return self._read(node)
+            return self._read(query, node)
         return self._work(query, node)
 
     def _work(self, query: Query, node: T.Node) -> Frame:
         """The records that a node makes of those of its parents."""
         match node:
             case T.Source():
-                return self._read(node)
+                return self._read(query, node)
             case T.Step():
                 return self._step(self._frame(query, node.parents[0]), node)
             case T.Through():
@@ -126,7 +126,8 @@ class Compiler:
                 return self._user_frame(query, node)
         raise PipelineError(f"{node.name} has no records of its own")
 
-    def _read(self, node: T.Node) -> Frame:
+    def _read(self, query: Query, node: T.Node) -> Frame:
+        wake = query.stateful() is not None  # its timers and windows may be due
         if isinstance(node, T.Source):
             frame = self._topics(
                 re.compile(node.pattern) if node.pattern else list(node.topics),
@@ -134,6 +135,7 @@ class Compiler:
                 node.value,
                 node.name,
                 self._reading.start(node),
+                wake,
             )
             if node.timestamp is not None:
                 with saying(f"the timestamp of {node.name}"):
@@ -144,7 +146,7 @@ class Compiler:
             raise PipelineError(f"{node.name} is read before it is written; this is a bug")
         key, value = self._serdes[node]
         topic = self._plan.topic_of(node)
-        df = self._topics([topic], key, value, node.name, self._reading.start_of(topic))
+        df = self._topics([topic], key, value, node.name, self._reading.start_of(topic), wake)
         if node in self._signed:
             sign = F.filter("headers", lambda header: header["key"] == SIGN)[0]["value"].cast("string").cast("int")
             return Frame(df.withColumn("sign", sign), key, value, signed=True)
@@ -157,6 +159,7 @@ class Compiler:
         value: Serde,
         step: str,
         start: topics.Start,
+        wake: bool,
     ) -> DataFrame:
         reading = self._reading
         return topics.read(
@@ -169,6 +172,7 @@ class Compiler:
             max_per_batch=reading.max_per_batch,
             headers=True,
             real_time=reading.real_time,
+            wake=wake,
             poisoned=reading.poisoned,
             step=step,
             options=reading.options,

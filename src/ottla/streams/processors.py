@@ -20,8 +20,8 @@ which `process` raises has no effect: what it had forwarded and changed in state
 it changed inside of a value), and it goes where the poison policy says. An on_timer that raises fails the query.
 
 Timers are those of the key, in ms, and fire once. Time "event": when stream time, the largest timestamp of all earlier
-batches, is there; "processing": when the clock is. Setting one twice sets it once. After a restart of the application,
-timers wait for its first batch: that of the first records, or one that was interrupted and is run again.
+batches, is there; "processing": when the clock is. Setting one twice sets it once. After a restart of the application
+those that are due fire at once (jvm/Source.scala).
 
 A value with a time to live (`ttl`, seconds) is gone so long after it was last set, by the clock of the batch. Where all
 states of a processor have one, keys that are no more seen are removed too, by Spark, and `time` must be "processing".

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
@@ -240,14 +241,15 @@ class Running:
     def stop(self) -> None:
         """Stop all queries and close the stores. The next start goes on where this one stopped."""
         self._stopped.set()
-        for query in self.queries:
-            query.stop()
-        self.progress.stop()
-        if self._server is not None:
-            self._server.stop()
-        for store in self._stores.values():
-            store.close()
-        self._lock.release()
+        with ExitStack() as all_of_it:  # from the last to the first, each also where one before it fails
+            all_of_it.callback(self._lock.release)
+            for store in self._stores.values():
+                all_of_it.callback(store.close)
+            if self._server is not None:
+                all_of_it.callback(self._server.stop)
+            all_of_it.callback(self.progress.stop)
+            for query in self.queries[::-1]:
+                all_of_it.callback(query.stop)
 
     def _watched(self, action: Callable[[], Any]) -> None:
         try:

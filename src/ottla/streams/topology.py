@@ -18,6 +18,8 @@ from ottla.pipelines.topics import Start
 from ottla.streams.functions import Expression, Function
 from ottla.streams.windows import JoinWindow, Window
 
+NAME = re.compile(r"(?=.*[^.])[A-Za-z0-9._-]{1,80}")  # of steps and stores
+
 How = Literal["inner", "left", "outer"]
 Operation = Literal[
     "map", "map_values", "flat_map", "flat_map_values", "filter", "filter_not", "select_key", "peek", "join_values"
@@ -187,6 +189,7 @@ class Topology:
     def name(self, kind: str, given: str | None) -> str:
         taken = {node.name for node in self.nodes}
         if given is not None:
+            _check_name(given)
             if given in taken:
                 raise PipelineError(f"two steps of the application are named {given!r}")
             return given
@@ -194,6 +197,7 @@ class Topology:
 
     def add(self, node: N) -> N:
         if node.store is not None:
+            _check_name(node.store)
             for other in self.nodes:
                 if other.store == node.store:
                     raise PipelineError(f"two tables of the application are kept in a store named {node.store!r}")
@@ -202,3 +206,9 @@ class Topology:
 
     def stores(self) -> dict[str, Node]:
         return {node.store: node for node in self.nodes if node.store is not None}
+
+
+def _check_name(name: str) -> None:
+    """Of a step or a store: topics and directories have it in theirs."""
+    if not NAME.fullmatch(name):
+        raise PipelineError(f"{name!r} is no name of a step or a store: it has letters, digits, -, _ and ., up to 80")

@@ -17,6 +17,10 @@ package ottla {
     * Spark's own gives the partitions of a batch to its tasks in the order of a hash map; for up to four partitions it
     * is another one when the batch is run again from the checkpoint. Here they come in the order of topic, partition
     * and offset, so that a batch that is run again has the same rows in the same tasks.
+    *
+    * With the option `wake`, a query that goes on from its checkpoint begins with a batch even if nothing has come
+    * ([[Woken]]): what its state has to say by then, timers that are due and windows that have closed, waits for no
+    * record.
     */
   class Source extends SimpleTableProvider {
     override def getTable(options: CaseInsensitiveStringMap): Table = {
@@ -41,34 +45,78 @@ package ottla {
     override def schema(): StructType = kafka.schema
     override def capabilities(): ju.Set[TableCapability] = ju.EnumSet.of(TableCapability.MICRO_BATCH_READ)
     override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = () =>
-      new OrderedScan(kafka.newScanBuilder(options).build())
+      new OrderedScan(kafka.newScanBuilder(options).build(), options.getBoolean("wake", false))
   }
 
-  class OrderedScan(kafka: Scan) extends Scan {
+  class OrderedScan(kafka: Scan, wake: Boolean) extends Scan {
     override def readSchema(): StructType = kafka.readSchema
     override def description(): String = kafka.description
     override def supportedCustomMetrics(): Array[CustomMetric] = kafka.supportedCustomMetrics
     override def toMicroBatchStream(checkpoint: String): MicroBatchStream =
       new OrderedStream(
         kafka.toMicroBatchStream(checkpoint)
-          .asInstanceOf[MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics])
+          .asInstanceOf[MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics],
+        wake)
   }
 
-  class OrderedStream(kafka: MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics)
+  /** The same place, said in other words, so that Spark takes it for a new one and runs a batch of no records. */
+  case class Woken(place: Offset) extends Offset {
+    override def json(): String = place.json + Woken.Mark
+  }
+
+  object Woken {
+    val Mark = " "
+
+    def place(offset: Offset): Offset = offset match {
+      case Woken(place) => place
+      case place => place
+    }
+  }
+
+  class OrderedStream(
+      kafka: MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics,
+      wake: Boolean)
       extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics {
+    private var isNew = false // the query has no checkpoint yet
+    private var runsOn = true
+    private var first: Option[Offset] = None // what the first batch of a query that goes on was told
+
     override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] =
-      kafka.planInputPartitions(start, end).sortBy(Ranges.place)
+      kafka.planInputPartitions(Woken.place(start), Woken.place(end)).sortBy(Ranges.place)
+
+    override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
+      val place = kafka.latestOffset(Woken.place(start), limit)
+      if (first.isEmpty) first = Some(if (place == Woken.place(start) && isWoken) other(start, place) else place)
+      first.filter(Woken.place(_) == place).getOrElse(place)
+    }
+
+    private def isWoken = wake && runsOn && !isNew
+
+    private def other(start: Offset, place: Offset): Offset = start match {
+      case Woken(_) => place
+      case _ => Woken(place)
+    }
+
+    override def deserializeOffset(json: String): Offset =
+      if (json.endsWith(Woken.Mark)) Woken(kafka.deserializeOffset(json.trim)) else kafka.deserializeOffset(json)
+
+    override def initialOffset(): Offset = {
+      isNew = true
+      kafka.initialOffset()
+    }
+
+    override def prepareForTriggerAvailableNow(): Unit = {
+      runsOn = false
+      kafka.prepareForTriggerAvailableNow()
+    }
 
     override def createReaderFactory(): PartitionReaderFactory = kafka.createReaderFactory()
-    override def initialOffset(): Offset = kafka.initialOffset()
     override def latestOffset(): Offset = kafka.latestOffset()
-    override def latestOffset(start: Offset, limit: ReadLimit): Offset = kafka.latestOffset(start, limit)
     override def reportLatestOffset(): Offset = kafka.reportLatestOffset()
     override def getDefaultReadLimit(): ReadLimit = kafka.getDefaultReadLimit()
-    override def prepareForTriggerAvailableNow(): Unit = kafka.prepareForTriggerAvailableNow()
-    override def metrics(latest: ju.Optional[Offset]): ju.Map[String, String] = kafka.metrics(latest)
-    override def deserializeOffset(json: String): Offset = kafka.deserializeOffset(json)
-    override def commit(end: Offset): Unit = kafka.commit(end)
+    override def metrics(latest: ju.Optional[Offset]): ju.Map[String, String] =
+      kafka.metrics(latest.map[Offset](Woken.place(_)))
+    override def commit(end: Offset): Unit = kafka.commit(Woken.place(end))
     override def stop(): Unit = kafka.stop()
     override def toString: String = kafka.toString
   }
