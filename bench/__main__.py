@@ -138,6 +138,7 @@ def ready(both: Sequence[Kind], only: str | None) -> list[Kind]:
     systems = [system for system in both if only in (None, system.name)]
     for system in systems:
         system.install()
+        system.version()  # what cannot be told must not show after an hour
     return systems
 
 

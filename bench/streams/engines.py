@@ -100,7 +100,8 @@ class KafkaStreams:
 
     def version(self) -> str:
         java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.split('"')[1]
-        (streams,) = (path.stem.removeprefix("kafka-streams-") for path in self._jars.directory.glob("kafka-streams-*"))
+        (jar,) = self._jars.directory.glob("kafka-streams-[0-9]*.jar")
+        streams = jar.stem.removeprefix("kafka-streams-")
         return f"{streams} on Java {java}"
 
     def prepare(self, job: Job) -> list[str]:

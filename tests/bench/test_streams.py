@@ -184,6 +184,14 @@ def test_an_engine_that_ends_is_told_with_its_last_words(stage):
         ColdStart("dead", "map").run(stage)
 
 
+def test_the_version_of_kafka_streams_is_told_beside_jars_of_like_names(tmp_path):
+    directory = tmp_path / "build" / "kafka-streams"
+    directory.mkdir(parents=True)
+    for name in ("kafka-streams-4.3.1.jar", "kafka-streams-test-utils-4.3.1.jar", "kafka-clients-4.3.1.jar"):
+        (directory / name).touch()
+    assert KafkaStreams(tmp_path).version().startswith("4.3.1 on Java ")
+
+
 def test_settings_of_kafka_streams_follow_the_goal(tmp_path):
     throughput = KAFKA_STREAMS.settings(Job("count", "at_least_once", "throughput", "b:1", tmp_path))
     latency = KAFKA_STREAMS.settings(Job("count", "exactly_once", "latency", "b:1", tmp_path))
