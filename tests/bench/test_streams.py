@@ -184,6 +184,7 @@ def test_an_engine_that_ends_is_told_with_its_last_words(stage):
         ColdStart("dead", "map").run(stage)
 
 
+@pytest.mark.skipif(shutil.which("java") is None, reason="no java")
 def test_the_version_of_kafka_streams_is_told_beside_jars_of_like_names(tmp_path):
     directory = tmp_path / "build" / "kafka-streams"
     directory.mkdir(parents=True)
