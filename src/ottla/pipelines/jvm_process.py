@@ -110,6 +110,8 @@ class JvmProcess:
         running = SparkContext._active_spark_context
         with suppress(Py4JError, OSError):  # of a JVM that is gone
             if running is not None:
+                if self.is_dead:
+                    running._jsc = None  # which py4j would try to reach, and complain
                 running.stop()
         _forget()
         try:
