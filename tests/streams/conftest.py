@@ -1,3 +1,5 @@
+"""Queries of Spark that a test feeds by hand: for operators and state, without a broker."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -124,7 +124,7 @@ def _keeping_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():
+        if before is not None and threading.current_thread() is threading.main_thread():  # None: it is not Python's
             signal.signal(signal.SIGINT, before)
 
 

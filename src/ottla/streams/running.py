@@ -102,7 +102,7 @@ class Running:
         app, queries = self.app, {query.name: query for query in self.plan.queries}
         known = preflight.claimed(app.state.checkpoints)
         gone = [one for one in known if one.application == app.id and one.query not in queries]
-        for name in queries.keys() - {one.query for one in known}:
+        for name in sorted(queries.keys() - {one.query for one in known}):
             for one in gone:
                 if again := sorted(set(one.topics) & set(self._topics_of(queries[name]))):
                     raise PipelineError(

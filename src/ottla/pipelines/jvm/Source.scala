@@ -77,8 +77,7 @@ package ottla {
       kafka: MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics,
       wake: Boolean)
       extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics {
-    private var isNew = false // the query has no checkpoint yet
-    private var runsOn = true
+    private var wakes = wake // unless the query has no checkpoint yet, or ends with what is there
     private var first: Option[Offset] = None // what the first batch of a query that goes on was told
 
     override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] =
@@ -86,11 +85,9 @@ package ottla {
 
     override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
       val place = kafka.latestOffset(Woken.place(start), limit)
-      if (first.isEmpty) first = Some(if (place == Woken.place(start) && isWoken) other(start, place) else place)
+      if (first.isEmpty) first = Some(if (wakes && place == Woken.place(start)) other(start, place) else place)
       first.filter(Woken.place(_) == place).getOrElse(place)
     }
-
-    private def isWoken = wake && runsOn && !isNew
 
     private def other(start: Offset, place: Offset): Offset = start match {
       case Woken(_) => place
@@ -101,12 +98,12 @@ package ottla {
       if (json.endsWith(Woken.Mark)) Woken(kafka.deserializeOffset(json.trim)) else kafka.deserializeOffset(json)
 
     override def initialOffset(): Offset = {
-      isNew = true
+      wakes = false
       kafka.initialOffset()
     }
 
     override def prepareForTriggerAvailableNow(): Unit = {
-      runsOn = false
+      wakes = false
       kafka.prepareForTriggerAvailableNow()
     }
 
