@@ -44,7 +44,7 @@ build/.clients: scripts/clients.sh tests/clients/js/package.json
 	@touch $@
 
 test: $(VENV)/.develops
-	@scripts/packages.sh kcat:kcat node:nodejs npm:npm
+	@scripts/packages.sh kcat:kcat node:nodejs npm:npm strace:strace
 	@$(MAKE) --no-print-directory build/.clients
 	@{ scripts/packages.sh javac:default-jdk-headless mvn:maven && $(BIN)/python -m bench.kafka && \
 		$(BIN)/python -m bench.streams.engines && PYTHONPATH=tests:. $(BIN)/python -m support.zookeeper; } || \
