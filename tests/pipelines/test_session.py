@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla.pipelines.errors import PipelineError
-from ottla.pipelines.session import Settings, session
+from ottla.pipelines.requirements import java
+from ottla.pipelines.session import Settings, _java_options, session
 
 # A process with a session, from its start to its end. What it prints is what the test expects.
 WHOLE_LIFE = """
@@ -74,6 +75,15 @@ def test_a_session_has_the_kafka_connector_and_our_own_classes(spark: SparkSessi
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:9").option("subscribe", "t")
     assert "offset" in reader.load().columns
     assert spark._jvm.ottla.Classes.present() is True
+
+
+def test_letters_are_the_same_wherever_the_machine_is(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark.sql("SELECT upper('straße, ıi'), lower('ÄΣ, Iİ')").first() == ("STRASSE, II", "äς, ii̇")
+    options = [option.strip('"') for option in _java_options(Settings(), tmp_path, None)]
+    words = [str(java().command), *options, "-XshowSettings:locale", "--version"]
+    turkish = {**os.environ, "JAVA_TOOL_OPTIONS": "-Duser.language=tr"}
+    said = subprocess.run(words, env=turkish, capture_output=True, text=True, check=True)
+    assert "default locale = English" in said.stderr
 
 
 def test_a_process_has_one_session(spark: SparkSession) -> None:

@@ -31,6 +31,7 @@ from ottla.pipelines.scratch import Scratch
 CHECKPOINTS = "ottla.Checkpoints"  # jvm/Checkpoints.scala
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 LOG = jars.SOURCES / "log4j2.properties"
+LETTERS = "-Duser.language=en"  # so that I is the upper case of i wherever the machine is
 SHUFFLE_PARTITIONS = 8  # on a cluster, whose size is not known here
 LONGEST_SOCKET_DIRECTORY = 60  # a Unix socket's path has at most 104 characters, of which Spark needs 43
 MASTER_PATIENCE = 5.0  # seconds until a master must have taken a connection
@@ -181,6 +182,8 @@ def _defaults(settings: Settings, scratch: Path) -> dict[str, str]:
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.python.unix.domain.socket.enabled": str(len(str(scratch)) <= LONGEST_SOCKET_DIRECTORY).lower(),
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.icu.caseMappings.enabled": "false",  # upper and lower by Java: ICU takes a second to wake up
+        "spark.executor.defaultJavaOptions": LETTERS,
         "spark.sql.extensions": "org.apache.spark.sql.ottla.Extensions",  # jvm/Late.scala
     }
 
@@ -192,6 +195,7 @@ def _java_options(settings: Settings, scratch: Path, classes: Path | None) -> li
         f"-Dottla.log={settings.log}",
         "-Xlog:disable",  # the JVM's own warnings, which it writes to stdout
         "-Xlog:all=error:stderr",
+        LETTERS,
     ]
     if settings.is_chatty:
         options.append(f"-Dottla.log.raised={settings.log}")
