@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from py4j.clientserver import JavaClient
+from pyspark.sql import SparkSession, functions
 
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.requirements import java
@@ -90,6 +91,17 @@ def test_a_process_has_one_session(spark: SparkSession) -> None:
     assert session(Settings(quick=True)) is spark
     with pytest.raises(PipelineError, match=r"already, so there can be none on spark://elsewhere:7077"):
         session(Settings(master="spark://elsewhere:7077"))
+
+
+def test_a_column_is_one_word_to_the_jvm(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it was made is not told, and classes that are known are not asked for again."""
+    functions.col("known")
+    said = []
+    send = JavaClient.send_command
+    monkeypatch.setattr(JavaClient, "send_command", lambda self, *words: said.append(words) or send(self, *words))
+    functions.col("new")
+    monkeypatch.undo()
+    assert len(said) == 1
 
 
 @pytest.mark.slow

@@ -43,6 +43,11 @@ def reject(rejector: Any, reason: Column, kind: Column, record: Column) -> Colum
     return from_java(_columns().reject(rejector, to_java(reason), to_java(kind), to_java(record)))
 
 
+def scala(name: str) -> Any:
+    """A Scala object, by its whole name: package by package it would be asked for once for each of them."""
+    return getattr(jvm(), name)
+
+
 def jvm() -> Any:
     """The JVM of the running session."""
     context = SparkContext._active_spark_context
@@ -52,7 +57,7 @@ def jvm() -> Any:
 
 
 def _columns() -> Any:
-    return jvm().org.apache.spark.sql.ottla.Columns
+    return scala("org.apache.spark.sql.ottla.Columns")
 
 
 def to_java(column: Column) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from py4j.java_gateway import JavaClass, JavaMember, JVMView
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -88,6 +89,27 @@ def _write(line: bytes) -> None:
         os.write(2, line)
 
 
+class Classes(JVMView):  # type: ignore[misc]
+    """PySpark's view of the JVM, which asks for a class and for its functions once, and not at each call of one."""
+
+    def __init__(self, view: JVMView) -> None:
+        self.__dict__.update(view.__dict__)
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaClass):
+            found = self.__dict__[name] = _Class(found._fqn, found._gateway_client)
+        return found
+
+
+class _Class(JavaClass):  # type: ignore[misc]
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaMember):
+            self.__dict__[name] = found
+        return found
+
+
 class JvmProcess:
     """One that runs; `gateway` is PySpark's way into it."""
 
@@ -147,6 +169,7 @@ def launch(conf: SparkConf, scratch: Scratch, environment: Mapping[str, str]) ->
     stderr.open()
     gateway.ottla = JvmProcess(gateway, stderr, scratch)
     atexit.register(gateway.ottla.end)
+    gateway.jvm = Classes(gateway.jvm)
     SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
     jvm: JvmProcess = gateway.ottla
     return jvm

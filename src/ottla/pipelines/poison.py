@@ -15,6 +15,7 @@ that is run again sends them again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,11 +110,12 @@ def late(
 
 def rejected() -> dict[str, int]:
     """How many records each step has left out since the session started."""
-    return {str(step): int(count) for step, count in columns.jvm().ottla.Rejector.rejected().items()}
+    told: dict[str, int] = json.loads(columns.scala("ottla.Rejector").rejected())
+    return told
 
 
 def _rejector(policy: Policy, step: str, bootstrap: str) -> Any:
-    made = columns.jvm().ottla.Rejector.make
+    made = columns.scala("ottla.Rejector").make
     if isinstance(policy, DeadLetters):
         settings = {"bootstrap.servers": bootstrap, **policy.settings}
         return made(step, False, policy.topic, {f"kafka.{name}": value for name, value in settings.items()})

@@ -185,6 +185,9 @@ def _defaults(settings: Settings, scratch: Path) -> dict[str, str]:
         "spark.sql.icu.caseMappings.enabled": "false",  # upper and lower by Java: ICU takes a second to wake up
         "spark.executor.defaultJavaOptions": LETTERS,
         "spark.sql.extensions": "org.apache.spark.sql.ottla.Extensions",  # jvm/Late.scala
+        # Where in Python a column was made is not shown, and would be more than half of what Python says to the JVM.
+        "spark.python.sql.dataFrameDebugging.enabled": str(settings.is_chatty).lower(),
+        "spark.sql.dataFrameQueryContext.enabled": str(settings.is_chatty).lower(),
     }
 
 

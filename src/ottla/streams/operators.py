@@ -24,7 +24,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from ottla.pipelines.columns import from_java, jvm, to_java
+from ottla.pipelines.columns import from_java, scala, to_java
 
 HEADERS = "array<struct<key:string,value:binary>>"
 
@@ -36,13 +36,13 @@ def stream_table(stream: DataFrame, table: DataFrame, how: Literal["inner", "lef
     entries = _side(0, _keyed(table), _none("left", left), F.col("value").alias("right"), none)
     records = _side(1, _joinable(stream, how == "left"), F.col("value").alias("left"), _none("right", right), headers)
     union = entries.union(records)
-    return _frame(union, jvm().ottla.Tables.streamTable(union._jdf, how == "left"))
+    return _frame(union, scala("ottla.Tables").streamTable(union._jdf, how == "left"))
 
 
 def table_table(left: DataFrame, right: DataFrame, how: Literal["inner", "left", "outer"]) -> DataFrame:
     """key, left, right, timestamp: the joined row whenever a side changes; two nulls when it is no longer joined."""
     union = _union(_keyed(left), _keyed(right))
-    return _frame(union, jvm().ottla.Tables.tableTable(union._jdf, how != "outer", how == "inner"))
+    return _frame(union, scala("ottla.Tables").tableTable(union._jdf, how != "outer", how == "inner"))
 
 
 def stream_stream(
@@ -62,13 +62,13 @@ def stream_stream(
     union = _union(_joinable(left, lonely_left), _joinable(right, lonely_right))
     union = union.withWatermark("timestamp", f"{before_ms + after_ms + grace_ms} milliseconds")
     spans = (ms * 1000 for ms in (before_ms, after_ms, grace_ms))
-    return _frame(union, jvm().ottla.StreamStream.join(union._jdf, *spans, lonely_left, lonely_right))
+    return _frame(union, scala("ottla.StreamStream").join(union._jdf, *spans, lonely_left, lonely_right))
 
 
 def changes(table: DataFrame) -> DataFrame:
     """key, old, new, timestamp: each change of a table's value; old is null for a new key, new for a deleted one."""
     rows = _side(0, _keyed(table), F.col("value"))
-    return _frame(rows, jvm().ottla.Tables.changes(rows._jdf))
+    return _frame(rows, scala("ottla.Tables").changes(rows._jdf))
 
 
 def sessions(stream: DataFrame, gap_ms: int, grace_ms: int, *, final: bool = False) -> DataFrame:
@@ -79,7 +79,7 @@ def sessions(stream: DataFrame, gap_ms: int, grace_ms: int, *, final: bool = Fal
     when stream time is more than gap + grace past it. `final`: a session comes once, when it has closed.
     """
     rows = _side(0, _keyed(stream), F.col("value")).withWatermark("timestamp", f"{gap_ms + grace_ms + 1} milliseconds")
-    return _frame(rows, jvm().ottla.RecordWindows.sessions(rows._jdf, gap_ms * 1000, final))
+    return _frame(rows, scala("ottla.RecordWindows").sessions(rows._jdf, gap_ms * 1000, final))
 
 
 def sliding(stream: DataFrame, difference_ms: int, grace_ms: int, *, final: bool = False) -> DataFrame:
@@ -91,7 +91,7 @@ def sliding(stream: DataFrame, difference_ms: int, grace_ms: int, *, final: bool
     """
     delay = f"{difference_ms + grace_ms + 1} milliseconds"
     rows = _side(0, _keyed(stream), F.col("value")).withWatermark("timestamp", delay)
-    return _frame(rows, jvm().ottla.RecordWindows.sliding(rows._jdf, difference_ms * 1000, final))
+    return _frame(rows, scala("ottla.RecordWindows").sliding(rows._jdf, difference_ms * 1000, final))
 
 
 def top_n(value: Column, order: Column, n: int, *, lowest: bool = False) -> Column:
@@ -99,7 +99,7 @@ def top_n(value: Column, order: Column, n: int, *, lowest: bool = False) -> Colu
 
     At equal order the lower value goes first, whatever the order of the records. State has no more than n values.
     """
-    return from_java(jvm().ottla.TopN.column(to_java(value), to_java(order), n, lowest))
+    return from_java(scala("ottla.TopN").column(to_java(value), to_java(order), n, lowest))
 
 
 def global_lookup(key: Column, topic: str, bootstrap: str, options: Mapping[str, str] | None = None) -> Column:
@@ -119,8 +119,8 @@ def global_lookup(key: Column, topic: str, bootstrap: str, options: Mapping[str,
         "enable.auto.commit": "false",
         "allow.auto.create.topics": "false",
     }
-    context = jvm().org.apache.spark.SparkContext.getOrCreate()
-    return from_java(jvm().ottla.GlobalTable.lookup(to_java(key), topic, settings, context))
+    context = scala("org.apache.spark.SparkContext").getOrCreate()
+    return from_java(scala("ottla.GlobalTable").lookup(to_java(key), topic, settings, context))
 
 
 def _keyed(frame: DataFrame) -> DataFrame:

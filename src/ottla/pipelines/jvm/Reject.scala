@@ -14,6 +14,8 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.LongAccumulator
+import org.json4s._
+import org.json4s.jackson.JsonMethods.compact
 
 /** A record that a step cannot take, and the policy is to fail; explain.py finds the message in Spark's. */
 class Rejected(message: String) extends RuntimeException(message)
@@ -48,9 +50,9 @@ object Rejector {
     Rejector(step, fails, letters, count)
   }
 
-  /** Records left out by now, by step. */
-  def rejected(): java.util.Map[String, java.lang.Long] =
-    counts.asScala.map { case (step, count) => (step, count.value) }.asJava
+  /** Records left out by now, by step, as JSON: Python would ask for the entries of a map one by one. */
+  def rejected(): String =
+    compact(JObject(counts.asScala.map { case (step, count) => JField(step, JLong(count.value)) }.toList))
 }
 
 /** Where dead letters go. */
