@@ -40,6 +40,15 @@ def shared(query: Query) -> tuple[T.Node, list[list[T.Node]]]:
 
 def sink_struct(frame: Frame, target: Target, step: str) -> Column:
     """The record that a frame's row becomes in a topic."""
+    return F.struct(*_fields(frame, target, step))
+
+
+def sink_frame(frame: Frame, target: Target, step: str) -> DataFrame:
+    with saying(step):
+        return frame.df.select(*_fields(frame, target, step))
+
+
+def _fields(frame: Frame, target: Target, step: str) -> list[Column]:
     with saying(step):
         names = frame.df.columns
         topic = F.lit(target.topic) if isinstance(target.topic, str) else column(target.topic, names, step)
@@ -50,14 +59,9 @@ def sink_struct(frame: Frame, target: Target, step: str) -> Column:
             sign = F.struct(F.lit(SIGN).alias("key"), F.col("sign").cast("string").cast("binary").alias("value"))
             fields.append(F.array(sign).alias("headers"))
         elif "headers" in names:
-            fields.append(F.col("headers").alias("headers"))
-        fields.append(F.col("timestamp").alias("timestamp"))
-        return F.struct(*fields)
-
-
-def sink_frame(frame: Frame, target: Target, step: str) -> DataFrame:
-    with saying(step):
-        return frame.df.select(sink_struct(frame, target, step).alias("record")).select("record.*")
+            fields.append(F.col("headers"))
+        fields.append(F.col("timestamp"))
+        return fields
 
 
 def python_output(target: Target, name: str) -> steps.Output:
