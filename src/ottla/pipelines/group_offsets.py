@@ -24,6 +24,7 @@ from ottla.pipelines.cluster import Cluster, NoAnswer, Partition, said
 
 PATIENCE = 10.0  # seconds for a query's first batch
 TIMEOUT = 3.0  # seconds for the broker
+STEP = 0.005  # seconds: how soon its answer is noticed; a poll that brings one goes on to its end
 
 LOG = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class GroupOffsets:
         consumer.commit(offsets=[TopicPartition(*each, offset) for each, offset in offsets.items()], asynchronous=True)
         deadline = monotonic() + TIMEOUT
         while not self._answer:
-            consumer.poll(0.05)
+            consumer.poll(STEP)
             if monotonic() >= deadline:
                 raise TimeoutError
         if self._answer[0] is not None:

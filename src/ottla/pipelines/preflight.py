@@ -64,10 +64,15 @@ def check_topics(
     if isinstance(topics, re.Pattern):
         return {name: count for name, count in there.items() if topics.fullmatch(name)}
     wanted = [topics] if isinstance(topics, str) else topics
-    for name in wanted:
+    check_named(wanted, there, bootstrap)
+    return {name: there[name] for name in wanted}
+
+
+def check_named(topics: Sequence[str], there: Mapping[str, int], bootstrap: str) -> None:
+    """Raise for the first topic that is not among those that are there."""
+    for name in topics:
         if name not in there:
             raise PipelineError(f"there is no topic {name} at {bootstrap}{_nearest(name, there)}")
-    return {name: there[name] for name in wanted}
 
 
 def _nearest(name: str, there: Mapping[str, int]) -> str:

@@ -28,7 +28,8 @@ def create(
         for node, internal in plan.topics.items()
         if internal.topic not in partitions and not (isinstance(node, T.Through) and node.topic is not None)
     ]
-    _create(new, client)
+    if new:
+        _create(new, client)
 
 
 def partitions_of(plan: Plan, node: T.Node, partitions: Mapping[str, int]) -> int:
@@ -42,16 +43,18 @@ def create_outputs(
     names: Sequence[str], partitions: Mapping[str, int], tables: Collection[str], client: Mapping[str, Any]
 ) -> dict[str, int]:
     """Make topics that are written to and missing, with the broker's number of partitions; tables' are compacted."""
-    missing = {name: None for name in names if name not in partitions}
+    missing = list(dict.fromkeys(name for name in names if name not in partitions))
+    if not missing:
+        return dict(partitions)
     config = {"cleanup.policy": "compact"}
     admin = _create([NewTopic(name, -1, config=config if name in tables else {}) for name in missing], client)
-    there = admin.list_topics(timeout=TIMEOUT).topics if missing else {}
+    there = admin.list_topics(timeout=TIMEOUT).topics
     return {**partitions, **{name: len(topic.partitions) for name, topic in there.items()}}
 
 
 def _create(new: list[Any], client: Mapping[str, Any]) -> AdminClient:
     admin = AdminClient({**client, "log_level": 2})  # kept: its futures fail when it goes
-    for topic, future in admin.create_topics(new, request_timeout=TIMEOUT).items() if new else ():
+    for topic, future in admin.create_topics(new, request_timeout=TIMEOUT).items():
         try:
             future.result()
         except KafkaException as failure:

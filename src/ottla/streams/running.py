@@ -81,12 +81,12 @@ class Running:
         settings = self.app.settings
         wanted = internal_topics.inputs(plan)
         wanted += [node.topic for node in self.app.topology.nodes if isinstance(node, T.Global)]
-        preflight.check_topics(settings.bootstrap, wanted, settings.kafka)
+        there = preflight.existing(settings.bootstrap, settings.kafka)
+        preflight.check_named(wanted, there, settings.bootstrap)
         written = [
             n.topic for q in plan.queries for n in q.outputs if isinstance(n, T.Sink) and isinstance(n.topic, str)
         ]
         written += [n.topic for n in plan.topics if isinstance(n, T.Through) and n.topic is not None]
-        there = preflight.existing(settings.bootstrap, settings.kafka)
         return internal_topics.create_outputs(written, there, self._tables(), _client(settings))
 
     def _tables(self) -> set[str]:
