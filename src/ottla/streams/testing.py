@@ -21,10 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from ottla.pipelines import preflight
 from ottla.pipelines import session as sessions
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.poison import DeadLetters
@@ -41,8 +40,16 @@ if TYPE_CHECKING:
 
 TIMEOUT = 60.0
 FOR_EVER = {"retention.ms": "-1"}  # records of a test may be of any age
+AT_ONCE = {"enable.sparse.connections": "false"}  # a client that connects when it must waits 50 ms before it does
 # to look for a first offset, and to be told of the end, takes the client half a second each if it is left to itself
-READER: dict[str, Any] = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 5}
+READER: dict[str, Any] = {
+    "group.id": "ottla-streams-test",  # never joined
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "fetch.wait.max.ms": 5,
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+}
 
 
 class Record(NamedTuple):
@@ -75,10 +82,11 @@ class Driver:
         """`extra_topics`: further ones to make and delete, as those that the application finds by a pattern."""
         self.app = app
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-streams-"))
-        self._client = {"bootstrap.servers": bootstrap}
+        self._client = {"bootstrap.servers": bootstrap, **AT_ONCE}
         self._admin = AdminClient(dict(self._client))
         self.session = spark or session()
         self._producer = Producer({**self._client, "linger.ms": 0})
+        self._consumer = Consumer({**self._client, **READER})
         self._read: dict[str, dict[int, int]] = {}
         self._running: Running | None = None
         app.change(bootstrap=bootstrap, state_dir=self._directory, interval_ms=0)
@@ -132,8 +140,7 @@ class Driver:
 
     def start(self) -> Running:
         if self._running is None:
-            there = preflight.existing(self._client["bootstrap.servers"])
-            internal_topics.create(self.app.plan(), there, self._client, FOR_EVER)
+            internal_topics.create(self.app.plan(), self._there(), self._client, FOR_EVER)
             self._running = self.app.start(self.session)
         return self._running
 
@@ -165,9 +172,6 @@ class Driver:
         if key is None or value is None:
             of_key, of_value = self._serdes(topic)
             key, value = key or of_key, value or of_value
-        ends = self._ends(topic)
-        places = self._read.setdefault(topic, {})
-        wanted = {n: end for n, end in ends.items() if end > places.get(n, 0)}
         found = [
             Record(
                 key.loads(message.key()),
@@ -177,10 +181,8 @@ class Driver:
                 message.partition(),
                 message.offset(),
             )
-            for message in self._consume(topic, wanted, places)
+            for message in self._consume(topic)
         ]
-        for number, end in ends.items():  # more may have come since they were asked for
-            places[number] = max([end, *(record.offset + 1 for record in found if record.partition == number)])
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def read(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> list[tuple[Any, Any]]:
@@ -198,10 +200,11 @@ class Driver:
         try:
             self.app.stop()
         finally:
-            names = set(self._admin.list_topics(timeout=TIMEOUT).topics)
-            owned = [n for n in names if n in self._topics() or n.startswith(f"{self.app.id}-")]
+            owned = [n for n in self._there() if n in self._topics() or n.startswith(f"{self.app.id}-")]
             for future in self._admin.delete_topics(owned).values() if owned else ():
                 future.result(TIMEOUT)
+            self._consumer.close()
+            del self._admin, self._producer  # else they look for a broker that is gone until they are collected
             shutil.rmtree(self._directory, ignore_errors=True)
 
     # -- topics --------------------------------------------------------------------------------------------------
@@ -218,10 +221,15 @@ class Driver:
         return list(dict.fromkeys([*named, *self._extra]))
 
     def _make_topics(self, partitions: int) -> None:
-        there = self._admin.list_topics(timeout=TIMEOUT).topics
+        there = self._there()
         new = [NewTopic(topic, partitions, config=FOR_EVER) for topic in self._topics() if topic not in there]
         for future in self._admin.create_topics(new).values() if new else ():
             future.result(TIMEOUT)
+
+    def _there(self) -> dict[str, int]:
+        """The topics that there are, each with how many partitions it has."""
+        found = self._admin.list_topics(timeout=TIMEOUT).topics
+        return {name: len(topic.partitions) for name, topic in found.items()}
 
     def _source(self, topic: str) -> T.Source | T.Global:
         for node in self.app.topology.nodes:
@@ -234,28 +242,22 @@ class Driver:
     def _serdes(self, topic: str) -> tuple[Serde, Serde]:
         return self.start().serdes_of_topic(topic)
 
-    def _ends(self, topic: str) -> dict[int, int]:
-        there = self._admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
-        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(topic, number): newest for number in there}
-        futures = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
-        return {place.partition: future.result(TIMEOUT).offset for place, future in futures.items()}
-
-    def _consume(self, topic: str, ends: dict[int, int], places: dict[int, int]) -> Sequence[Any]:
-        if not ends:
-            return []
-        settings = {**self._client, **READER, "group.id": "ottla-streams-test"}
-        consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
-        try:
-            consumer.assign([TopicPartition(topic, n, places.get(n, 0)) for n in ends])
-            found: list[Any] = []
-            done: set[int | None] = set()
-            while len(done) < len(ends):
-                for message in consumer.consume(1000, 0.01):
-                    if message.error() is None:
-                        found.append(message)
-                    else:
-                        done.add(message.partition())
-            return found
-        finally:
-            consumer.close()
+    def _consume(self, topic: str) -> list[Any]:
+        """The records from where it was last read to the end."""
+        places = self._read.setdefault(topic, {})
+        there = self._consumer.list_topics(topic, TIMEOUT).topics[topic].partitions  # else it looks but once a second
+        self._consumer.assign([TopicPartition(topic, number, places.get(number, 0)) for number in there])
+        found: list[Any] = []
+        ends: dict[int, int] = {}
+        while len(ends) < len(there):
+            message: Any
+            for message in self._consumer.consume(1000, 0.01):
+                if (error := message.error()) is None:
+                    found.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ends[message.partition()] = message.offset()
+                else:
+                    raise KafkaException(error)
+        self._consumer.unassign()
+        places.update(ends)
+        return found
