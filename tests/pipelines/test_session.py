@@ -78,6 +78,12 @@ def test_a_session_has_the_kafka_connector_and_our_own_classes(spark: SparkSessi
     assert spark._jvm.ottla.Classes.present() is True
 
 
+def test_hadoops_settings_are_sent_without_their_origins(spark: SparkSession) -> None:
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    assert settings.get("fs.defaultFS") == "file:///"
+    assert settings.getPropertySources("fs.defaultFS") is None
+
+
 def test_letters_are_the_same_wherever_the_machine_is(spark: SparkSession, tmp_path: Path) -> None:
     assert spark.sql("SELECT upper('straße, ıi'), lower('ÄΣ, Iİ')").first() == ("STRASSE, II", "äς, ii̇")
     options = [option.strip('"') for option in _java_options(Settings(), tmp_path, None)]

@@ -84,7 +84,8 @@ def session(settings: Settings = Settings()) -> SparkSession:  # noqa: B008
     jvm = jvm or jvm_process.launch(conf, scratch, {"SPARK_LOCAL_IP": address} if address else {})
     try:
         with _keeping_interrupts():
-            SparkContext(conf=conf, gateway=jvm.gateway)
+            context = SparkContext(conf=conf, gateway=jvm.gateway)
+        jvm.gateway.jvm.ottla.HadoopSettings.lighten(context._jsc.hadoopConfiguration())
         _say_once(settings)
         return SparkSession.builder.getOrCreate()
     except (Py4JError, PySparkException, OSError) as error:
