@@ -57,6 +57,20 @@ def test_records_without_a_key_belong_to_no_group(ottla_streams: Streams) -> Non
     assert driver.read("out") == [("a", 1)]
 
 
+def test_only_tumbling_hopping_and_session_windows_take_records_without_a_value(ottla_streams: Streams) -> None:
+    app = App("aggregates")
+    grouped = app.stream("in").group_by_key()
+    grouped.count().to("counts")
+    grouped.windowed_by(tumbling(seconds=5)).count().to("windows")
+    grouped.windowed_by(tumbling(seconds=5)).aggregate(list, lambda key, value, seen: [*seen, value]).to("lists")
+    driver = ottla_streams(app)
+    for value in ("x", None):
+        driver.send("in", value, key="a", timestamp=1_000)
+    assert driver.read("counts")[-1] == ("a", 1)
+    assert windowed(driver.read("windows"))[-1] == ("a", 0, 2)
+    assert windowed(driver.read("lists"))[-1] == ("a", 0, ["x", None])
+
+
 def test_named_expressions_make_a_structure(ottla_streams: Streams) -> None:
     app = App("aggregates")
     trades = app.stream("in", value=Json("ask double"))
@@ -109,6 +123,8 @@ def test_hopping_windows_overlap(ottla_streams: Streams) -> None:
     driver = ottla_streams(app)
     driver.send("in", "x", key="a", timestamp=10_000)
     assert windowed(driver.read("out")) == [("a", start, 1) for start in range(6_000, 11_000, 1_000)]
+    driver.send("in", "x", key="b", timestamp=1_000)
+    assert windowed(driver.read("out")) == [("b", start, 1) for start in (0, 1_000)]  # none begins before 1970
 
 
 def test_a_final_result_comes_once_when_the_window_has_closed(ottla_streams: Streams) -> None:
@@ -133,6 +149,25 @@ def test_sessions_grow_and_merge(ottla_streams: Streams) -> None:
     rows = driver.read("out")
     assert (WindowedKey("a", at(1), at(15_000)), 3) in rows
     assert (WindowedKey("a", at(15_000), at(15_000)), None) in rows  # merged away
+
+
+def test_a_final_session_ends_with_its_last_record_and_takes_records_up_to_its_gap_and_grace(
+    ottla_streams: Streams,
+) -> None:
+    app = App("aggregates")
+    visits = app.stream("in").group_by_key().windowed_by(session(ms=10, grace=0.1)).final()
+    visits.count(name="native").to("counts")
+    visits.reduce(lambda one, other: one + other, name="python").to("reduced")
+    driver = ottla_streams(app)
+    for time in (1_000, 1_010, 1_120):  # the first two are one session, and the last one is just not past it
+        driver.send("in", "x", key="a", timestamp=time)
+    driver.run()
+    driver.send("in", "x", key="b", timestamp=1_010)
+    assert driver.read("counts") == driver.read("reduced") == []
+    driver.send("in", "x", key="z", timestamp=1_121)
+    first, second = WindowedKey("a", at(1_000), at(1_010)), WindowedKey("b", at(1_010), at(1_010))
+    assert sorted(driver.read("counts")) == [(first, 2), (second, 1)]
+    assert sorted(driver.read("reduced")) == [(first, "xx"), (second, "x")]
 
 
 def test_sliding_windows_lie_where_the_records_are(ottla_streams: Streams) -> None:

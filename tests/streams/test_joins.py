@@ -101,6 +101,52 @@ def test_a_global_table_is_joined_by_any_key(ottla_streams: Streams) -> None:
     assert sorted(driver.read("out")) == [("a", "Ann of Norway"), ("b", "Bob of None")]
 
 
+def test_a_record_without_a_value_is_not_looked_up_and_one_without_a_key_may_be(ottla_streams: Streams) -> None:
+    app = App("joins")
+    countries, people = app.global_table("countries"), app.stream("people")
+    people.join(countries, both, key="coalesce(value, key)").to("known")
+    people.left_join(countries, both, key="nullif(value, 'nowhere')").to("all")
+    driver = ottla_streams(app)
+    driver.send("countries", "Norway", key="no")
+    driver.flush()
+    for key, value in (("a", "no"), ("no", None), (None, "no"), ("b", "nowhere")):
+        driver.send("people", value, key=key)
+    assert driver.read("known") == [("a", "no+Norway"), (None, "no+Norway")]
+    assert driver.read("all") == [("a", "no+Norway"), (None, "no+Norway"), ("b", "nowhere+None")]
+
+
+def test_keys_that_a_function_without_a_type_made_meet_those_of_topics(ottla_streams: Streams) -> None:
+    app = App("joins")
+    countries, names = app.global_table("countries"), app.table("names")
+    people = app.stream("people")
+    by_country = people.select_key(lambda value: value)
+    people.join(countries, both, key=lambda value: value).to("looked-up")
+    by_country.join(names, both).to("joined")
+    by_country.merge(app.stream("more")).group_by_key().count().join(names, both).to("counts")
+    driver = ottla_streams(app)
+    driver.send("countries", "Norway", key="no")
+    driver.send("names", "Norge", key="no")
+    driver.run()
+    driver.send("people", "no", key="a")
+    driver.send("more", "x", key="no")
+    assert driver.read("looked-up") == [("a", "no+Norway")]
+    assert driver.read("joined") == [("no", "no+Norge")]
+    assert driver.read("counts")[-1] == ("no", "2+Norge")
+
+
+def test_records_without_a_key_are_in_no_table(ottla_streams: Streams) -> None:
+    app = App("joins")
+    app.table("rows").to("table")
+    app.stream("in").to_table("Native").to("native")
+    app.stream("in").map_values(str.upper, value=Text).to_table("Python").to("python")
+    driver = ottla_streams(app)
+    for topic in ("rows", "in"):
+        driver.send(topic, "x")
+        driver.send(topic, "x", key="a")
+    assert driver.read("table") == driver.read("native") == [("a", "x")]
+    assert driver.read("python") == [("a", "X")]
+
+
 def test_a_table_filters_by_deleting(ottla_streams: Streams) -> None:
     app = App("joins")
     grown = app.table("ages", value=Long).filter("value >= 18", store="Grown")
@@ -159,6 +205,23 @@ def test_a_table_is_grouped_with_another_value(ottla_streams: Streams, key: Any,
     driver.send("users", {"country": "pe", "age": 5}, key="a")
     driver.send("users", None, key="b")
     assert dict(driver.store("Ages").all()) == {"no": 0, "pe": 5}
+
+
+def test_a_group_has_no_rows_without_a_value_and_nothing_is_taken_from_one_that_is_empty(
+    ottla_streams: Streams,
+) -> None:
+    app = App("joins")
+    grouped = app.table("users").group_by("left(value, 1)", values="nullif(substring(value, 2), '')", value=Text)
+    grouped.count("Counts")
+    grouped.aggregate(list, lambda key, value, all: [*all, value], lambda key, value, all: None, "Lists")
+    driver = ottla_streams(app)
+    for key, value in (("a", "n1"), ("b", "n"), ("c", "n3")):
+        driver.send("users", value, key=key)
+    assert dict(driver.store("Counts").all()) == {"n": 2}
+    for key in ("a", "c", "b"):  # the first one empties it
+        driver.send("users", None, key=key)
+    assert dict(driver.store("Counts").all()) == {"n": 0}
+    assert dict(driver.store("Lists").all()) == {}
 
 
 def test_a_stream_becomes_a_table(ottla_streams: Streams) -> None:

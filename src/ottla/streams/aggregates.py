@@ -1,13 +1,13 @@
 """One value per key, or per key and window.
 
     count, expressions                    Spark's own aggregation; tumbling and hopping windows are Spark's
-    session windows, final only           Spark's session_window
+    session windows, final only           Spark's session_window, which ends a gap after Kafka's
     session windows with every update,    operators of our own that give all values of a window; the aggregates are
     sliding windows                       then made of that list
     Python functions                      processors.py
 
-The timestamp of a result is the largest one of the records in it, as in Kafka Streams. Records without a key are
-dropped: they belong to no group.
+As in Kafka Streams, the timestamp of a result is the largest one of the records in it. Records without a key are
+dropped: they belong to no group. So are those without a value; but tumbling, hopping and session windows take them in.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from ottla.streams.windows import Window
 
 def aggregate(frame: Frame, node: T.Aggregate, reading: Reading) -> Frame:
     """The table that an aggregate makes of its records."""
-    keyed = frame.df.where(F.col("key").isNotNull())
-    if isinstance(node.how, T.Fold):
+    keyed, window = frame.df.where(F.col("key").isNotNull()), node.window
+    if window is None or window.kind == "sliding":
         keyed = keyed.where(F.col("value").isNotNull())
-    window = node.window
     if window is not None:
         if not _is_of_lists(node):  # the operators of lists set a watermark of their own
-            keyed = keyed.withWatermark("timestamp", f"{window.grace_ms} milliseconds")
+            after = 1 if window.kind == "session" else 0  # the end belongs to a session, not to the others
+            keyed = keyed.withWatermark("timestamp", f"{window.grace_ms + after} milliseconds")
         keyed = poison.late(
             keyed,
             _last_end(window, node),
@@ -85,10 +85,10 @@ def _native(frame: Frame, node: T.Aggregate) -> Frame:
     made, names = _expressions(frame, node)
     wide = frame.df.groupBy(*groups).agg(*made, F.max("timestamp").alias("__time"))
     value = F.struct(*names) if names else F.col("value")
-    key = F.struct("key", F.col("window.start").alias("start"), F.col("window.end").alias("end"))
-    df = wide.select(
-        (key if node.window else F.col("key")).alias("key"), value.alias("value"), F.col("__time").alias("timestamp")
-    )
+    key = _windowed_key(node.window) if node.window else F.col("key")
+    if node.window and node.window.kind == "hopping":
+        wide = wide.where(F.unix_millis("window.start") >= 0)
+    df = wide.select(key.alias("key"), value.alias("value"), F.col("__time").alias("timestamp"))
     return Frame(df, windowed(frame.key, node.window), _value_serde(df, node))
 
 
@@ -97,6 +97,13 @@ def _window_column(window: Window) -> Column:
         return F.session_window("timestamp", f"{window.size_ms} milliseconds").alias("window")
     size, advance = f"{window.size_ms} milliseconds", f"{window.advance_ms} milliseconds"
     return F.window("timestamp", size, advance).alias("window")
+
+
+def _windowed_key(window: Window) -> Column:
+    start, end = F.col("window.start"), F.col("window.end")
+    if window.kind == "session":
+        end = F.timestamp_millis(F.unix_millis(end) - window.size_ms)
+    return F.struct("key", start.alias("start"), end.alias("end"))
 
 
 def _expressions(frame: Frame, node: T.Aggregate) -> tuple[list[Column], list[str]]:
@@ -136,7 +143,7 @@ def _folded(frame: Frame, node: T.Aggregate, how: T.Fold, reading: Reading) -> F
         df,
         frame.key,
         value,
-        init=how.init,
+        init=None if frame.signed else how.init,
         add=add,
         merge=how.merge,
         result=result,
@@ -161,15 +168,16 @@ def _adder(how: T.Fold) -> Callable[[Any, Any, Any], Any]:
 
 
 def _signed(add: Callable[[Any, Any, Any], Any], how: T.Fold) -> Callable[[Any, Any, Any], Any]:
-    subtract, is_reduce = how.subtract, how.init is None
+    """From a group that has no value nothing is taken; it begins when something is added."""
+    subtract, init = how.subtract, how.init
 
     def apply(key: Any, signed: Any, total: Any) -> Any:
         value, sign = signed
         if sign > 0:
-            return add(key, value, total)
-        if is_reduce:
-            return total if total is None else subtract(total, value)
-        return subtract(key, value, total)
+            return add(key, value, init() if total is None and init is not None else total)
+        if total is None:
+            return None
+        return subtract(total, value) if init is None else subtract(key, value, total)
 
     return apply
 

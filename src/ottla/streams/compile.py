@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from ottla.pipelines import poison, topics
 from ottla.pipelines.errors import PipelineError
-from ottla.pipelines.serdes import Serde, convert
+from ottla.pipelines.serdes import Serde
 from ottla.streams import aggregates, operators, processors, python_stage, steps
 from ottla.streams import topology as T
 from ottla.streams.frames import ORIGIN, Frame
@@ -42,7 +42,7 @@ from ottla.streams.stepping import (
     unless_deleted,
     with_key,
 )
-from ottla.streams.types import Pair, returned, serde_of_type
+from ottla.streams.types import Pair, common, convert, returned, serde_of_type
 
 Mode = Literal["append", "update"]
 
@@ -141,6 +141,8 @@ class Compiler:
                 with saying(f"the timestamp of {node.name}"):
                     moment = column(node.timestamp, frame.columns, node.name)
                     frame = frame.withColumn("timestamp", as_timestamp(moment, frame))
+            if node.table:
+                frame = _rows(frame)
             return Frame(frame, node.key, node.value)
         if node not in self._serdes:
             raise PipelineError(f"{node.name} is read before it is written; this is a bug")
@@ -204,16 +206,15 @@ class Compiler:
     def _merge(self, frames: Sequence[Frame], node: T.Merge) -> Frame:
         done = [self._run(frame) for frame in frames]
         first = done[0]
-        for other in done[1:]:
-            if (other.key.type, other.value.type) != (first.key.type, first.value.type):
-                raise PipelineError(
-                    f"{node.name} merges streams of different types: {first.key}, {first.value} and "
-                    f"{other.key}, {other.value}"
-                )
-        df = first.df
-        for other in done[1:]:
-            df = df.unionByName(other.df, allowMissingColumns=True)
-        return replace(first, df=df)
+        key = common([frame.key for frame in done], loose=True)
+        value = common([frame.value for frame in done], loose=True)
+        if key is None or value is None:
+            kinds = " and ".join(dict.fromkeys(f"{frame.key}, {frame.value}" for frame in done))
+            raise PipelineError(f"{node.name} merges streams of different types: {kinds}")
+        df, *others = (frame.to(key, value).df for frame in done)
+        for other in others:
+            df = df.unionByName(other, allowMissingColumns=True)
+        return replace(first, df=df, key=key, value=value)
 
     def _user_frame(self, query: Query, node: T.Frames) -> Frame:
         if node.parents:
@@ -241,10 +242,12 @@ class Compiler:
     # -- stateful steps ------------------------------------------------------------------------------------------
 
     def _join(self, left: Frame, right: Frame, node: T.Join) -> Frame:
-        if left.key.type != right.key.type:
+        key = common([left.key, right.key])
+        if key is None:
             raise PipelineError(
                 f"{node.name} joins by key, and the keys have different types: {left.key} and {right.key}"
             )
+        left, right = left.to(key, left.value), right.to(key, right.value)
         if node.kind == "stream_table":
             df = operators.stream_table(left.df, right.df, _inner_or_left(node.how))
         elif node.kind == "table_table":
@@ -269,7 +272,8 @@ class Compiler:
 
     def _lookup(self, frame: Frame, node: T.Lookup) -> Frame:
         table = node.table_node
-        asked, serdes = self._beside(frame, node.name, {"asked": (node.key_function, None)})
+        present = replace(frame, df=frame.df.where(F.col("value").isNotNull()))
+        asked, serdes = self._beside(present, node.name, {"asked": (node.key_function, None)})
         row = operators.global_lookup(
             table.key.encode(convert(F.col("asked"), serdes["asked"], table.key)),
             table.topic,
@@ -354,9 +358,12 @@ class Compiler:
         target = self._target(frame, output)
         if frame.waiting and not callable_topic_is_native(target):
             tree = steps.Tree(frame.waiting, (python_output(target, output.name),))
-            df = python_stage.run_to_sinks(frame.df, frame.key, frame.value, tree, name=output.name)
-            return self._sound(df, output.name)
-        return sink_frame(self._run(frame), target, output.name)
+            df = self._sound(
+                python_stage.run_to_sinks(frame.df, frame.key, frame.value, tree, name=output.name), output.name
+            )
+        else:
+            df = sink_frame(self._run(frame), target, output.name)
+        return _rows(df) if isinstance(output, T.Through) and output.table else df
 
     def _target(self, frame: Frame, output: T.Node) -> Target:
         """Where the records of an output go, and as what."""
@@ -449,6 +456,11 @@ def _adding(call: Callable[[Any, Any], Any], depth: int) -> Callable[[Any, Any],
         return call(key, inner), value
 
     return add
+
+
+def _rows(df: DataFrame) -> DataFrame:
+    """What can be in a table: a record without a key says nothing of any row."""
+    return df.where(F.col("key").isNotNull())
 
 
 def _is_split(one: T.Node, other: T.Node) -> bool:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from ottla.pipelines.serdes import Serde
 from ottla.streams.steps import Step
+from ottla.streams.types import convert
 
 ORIGIN = ("topic", "partition", "offset")
 
@@ -35,3 +37,12 @@ class Frame:
 
     def then(self, step: Step, key: Serde, value: Serde) -> Frame:
         return replace(self, waiting=(*self.waiting, step), became=(key, value))
+
+    def to(self, key: Serde, value: Serde) -> Frame:
+        """The frame with key and value as columns of these serdes. No step must wait."""
+        made = {
+            "key": convert(F.col("key"), self.key, key),
+            "value": convert(F.col("value"), self.value, value),
+        }
+        same = (self.key, self.value) == (key, value)
+        return self if same else replace(self, df=self.df.withColumns(made), key=key, value=value)

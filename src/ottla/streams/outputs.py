@@ -8,13 +8,14 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ottla.pipelines.serdes import Serde, convert
+from ottla.pipelines.serdes import Serde
 from ottla.streams import steps
 from ottla.streams import topology as T
 from ottla.streams.frames import Frame
 from ottla.streams.functions import column, is_native
 from ottla.streams.plan import Query
 from ottla.streams.stepping import saying
+from ottla.streams.types import convert
 
 SIGN = "ottla.sign"  # header of records on their way from a table to its aggregate
 

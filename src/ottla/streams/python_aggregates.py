@@ -3,7 +3,8 @@
 The state is the aggregate's bytes, by its serde, after 8 bytes of the largest timestamp in it (ms), which is the
 timestamp of the result too. Rules of Kafka Streams:
 
-- Records without a key or a value are left out. An aggregate of None is none: its state goes, and a null comes out.
+- Records without a key are left out, and without windows also those without a value. An aggregate of None is none: its
+  state goes, and a null comes out.
 - Windows begin at multiples of the advance. A window is closed once stream time is at its end and grace.
 - A session reaches from its first record to its last; records at most the gap apart are in one. Sessions that a record
   brings together are merged, and the former ones come out with null. A session is closed once stream time is more than
@@ -72,14 +73,18 @@ def aggregate(
     """
     fold = Fold(key, value, result, init, add, merge, window, emit, name)
     fold.check()
-    frame = frame.where(F.col("key").isNotNull() & F.col("value").isNotNull())
+    frame = frame.where(F.col("key").isNotNull())
+    if window is None:
+        frame = frame.where(F.col("value").isNotNull())
     at = inside(key).encode(F.col("key"))
     if window is not None:
         frame = watermarked(frame, window.grace_ms)
         fold = replace(fold, delay=delay_of(frame) or 0)
         frame = frame.withColumn("start", F.unix_millis("timestamp") if window.kind == "session" else _starts(window))
-        closes = (F.col("start") + (window.size_ms + window.grace_ms - fold.delay)) * 1000
-        frame = frame.where(closes > columns.late_watermark())
+        closes = F.col("start") + (window.size_ms + window.grace_ms - fold.delay)
+        if window.kind == "session":  # its end belongs to it
+            closes = closes + 1
+        frame = frame.where(closes * 1000 > columns.late_watermark())
         if window.kind != "session":
             at = F.concat(at, columns.call("Codec.fromLong", "binary", F.col("start")))
     work = parcel(fold, [(name, init), (name, add), (name, merge)])

@@ -14,12 +14,12 @@ from pyspark.sql import functions as F
 from ottla.pipelines import poison
 from ottla.pipelines.errors import PipelineError
 from ottla.pipelines.explain import explain
-from ottla.pipelines.serdes import Serde, convert
+from ottla.pipelines.serdes import Serde
 from ottla.streams import steps
 from ottla.streams import topology as T
 from ottla.streams.frames import Frame
 from ottla.streams.functions import column
-from ottla.streams.types import Pair, returned, returned_item, returned_pair, serde_of_type
+from ottla.streams.types import Pair, convert, returned, returned_item, returned_pair, serde_of_type
 
 
 def python_step(frame: Frame, node: T.Step) -> Frame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column
@@ -21,7 +21,8 @@ from ottla.pipelines.serdes import Serde
 class AutoSerde(Serde):
     """What a Python function returned of which nobody said the type: text as it is, anything else as JSON.
 
-    Between steps it is a column of JSON text, so that a function finds what the one before it returned.
+    Between steps it is a column of JSON text, so that a function finds what the one before it returned. Read from a
+    topic, what is no JSON is text.
     """
 
     @property
@@ -37,10 +38,10 @@ class AutoSerde(Serde):
         return False
 
     def decode(self, raw: Column) -> Column:
-        return serdes.Json.decode(raw)
+        return F.coalesce(serdes.Json.decode(raw), serdes.convert(raw.cast("string"), serdes.Text, serdes.Json))
 
     def misfit(self, raw: Column, decoded: Column) -> Column | None:
-        return serdes.Json.misfit(raw, decoded)
+        return serdes.Text.misfit(raw, serdes.Text.decode(raw))
 
     def encode(self, value: Column) -> Column:
         text = F.when(value.startswith('"'), F.try_variant_get(F.try_parse_json(value), "$", "string")).otherwise(value)
@@ -65,6 +66,34 @@ class AutoSerde(Serde):
 
 
 Auto = AutoSerde()
+
+
+def convert(column: Column, source: Serde, target: Serde) -> Column:
+    """As serdes.convert, for what lies between steps: a column of Auto is one of Json."""
+    if source == target:
+        return column
+    if source == Auto and target == serdes.Bytes:
+        return Auto.encode(column)
+    return serdes.convert(column, _as_json(source), _as_json(target))
+
+
+def _as_json(serde: Serde) -> Serde:
+    if isinstance(serde, serdes.Windowed):
+        return replace(serde, inner=_as_json(serde.inner))
+    return serdes.Json if serde == Auto else serde
+
+
+def common(kinds: Sequence[Serde], *, loose: bool = False) -> Serde | None:
+    """The serde to which columns of these can be brought, so that equal values are equal there; None: there is none.
+
+    Where some are of Auto or Json and others of text, it is text; `loose`: it is theirs, which tell text from numbers.
+    """
+    if any(kind.type != kinds[0].type for kind in kinds):
+        return None
+    return min(
+        kinds,
+        key=lambda kind: (kind == serdes.Json, kind == Auto) if not loose else (kind != Auto, kind != serdes.Json),
+    )
 
 
 @dataclass(frozen=True)
