@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 TIMEOUT = 60.0
 FOR_EVER = {"retention.ms": "-1"}  # records of a test may be of any age
-AT_ONCE = {"enable.sparse.connections": "false"}  # a client that connects when it must waits 50 ms before it does
+# a client that connects when it must waits 50 ms before it does; what it logs goes on after the broker's end
+CLIENT = {"enable.sparse.connections": "false", "log_level": "2"}
 # to look for a first offset, and to be told of the end, takes the client half a second each if it is left to itself
 READER: dict[str, Any] = {
     "group.id": "ottla-streams-test",  # never joined
@@ -82,7 +83,7 @@ class Driver:
         """`extra_topics`: further ones to make and delete, as those that the application finds by a pattern."""
         self.app = app
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-streams-"))
-        self._client = {"bootstrap.servers": bootstrap, **AT_ONCE}
+        self._client = {"bootstrap.servers": bootstrap, **CLIENT}
         self._admin = AdminClient(dict(self._client))
         self.session = spark or session()
         self._producer = Producer({**self._client, "linger.ms": 0})

@@ -2,7 +2,7 @@ package ottla
 
 import java.io.{BufferedOutputStream, File, FileOutputStream}
 import java.nio.channels.FileChannel
-import java.nio.file.NoSuchFileException
+import java.nio.file.{Files, NoSuchFileException}
 import java.nio.file.StandardOpenOption.READ
 
 import org.apache.hadoop.conf.Configuration
@@ -11,13 +11,18 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
 
 /** The files of checkpoints, with those on a local disk made by Java alone, and on the disk when they are said to be.
   *
-  * Hadoop's local file system runs `chmod` for each file that it makes, and again for the file with its checksum: two
-  * processes for a note of a batch, of which there are two, and two more for the state of each partition. Files come
-  * into sight by a rename when they are whole, as with any file system.
+  * Hadoop's local file system runs `chmod` for each directory and file that it makes, and again for the file with its
+  * checksum: two processes for a note of a batch, of which there are two, and two more for the state of each partition.
+  * Files come into sight by a rename when they are whole, as with any file system.
   *
   * Hadoop leaves it to the kernel when files reach the disk. A power cut could take the note of a batch, but not the
   * broker's record that its tasks are done: the batch would be planned anew with other records, which they would skip. */
 class Checkpoints(path: Path, conf: Configuration) extends FileSystemBasedCheckpointFileManager(path, conf) {
+  override def mkdirs(path: Path): Unit = local(path) match {
+    case Some(directory) => Files.createDirectories(directory.toPath)
+    case None => super.mkdirs(path)
+  }
+
   override def createTempFile(path: Path): FSDataOutputStream = local(path) match {
     case Some(file) =>
       file.getParentFile.mkdirs()
