@@ -248,6 +248,8 @@ class Running:
             if self._server is not None:
                 all_of_it.callback(self._server.stop)
             all_of_it.callback(self.progress.stop)
+            for store in self._stores.values():
+                all_of_it.callback(store.leave)
             for query in self.queries[::-1]:
                 all_of_it.callback(query.stop)
 

@@ -80,8 +80,12 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name=f"store {name}", daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
+    def leave(self) -> None:
+        """Begin to stop, which takes a moment; close() waits for it."""
         self._closing.set()
+
+    def close(self) -> None:
+        self.leave()
         self._thread.join()
 
     def rebuild(self) -> None:

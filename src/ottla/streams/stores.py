@@ -78,6 +78,10 @@ class Store:
         settings = {**(client or {}), "bootstrap.servers": bootstrap}
         self._follower = Follower(name, topic, self._file, settings, self._locate, self.retention_ms)
 
+    def leave(self) -> None:
+        """Follow the topic no longer; so several stores do not wait for one after the other when they close."""
+        self._follower.leave()
+
     def close(self) -> None:
         """Stop following and close the file. The next run goes on from there."""
         if not self._closed.is_set():
