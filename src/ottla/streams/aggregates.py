@@ -35,6 +35,8 @@ from ottla.streams.stepping import sound
 from ottla.streams.types import ListOf, Pair, returned, serde_of_type
 from ottla.streams.windows import Window
 
+ALIGNED = ("ottla.window.size", "ottla.window.advance")  # of jvm/WindowEnds.scala
+
 
 def aggregate(frame: Frame, node: T.Aggregate, reading: Reading) -> Frame:
     """The table that an aggregate makes of its records."""
@@ -44,6 +46,8 @@ def aggregate(frame: Frame, node: T.Aggregate, reading: Reading) -> Frame:
     if window is not None:
         if not _is_of_lists(node):  # the operators of lists set a watermark of their own
             after = 1 if window.kind == "session" else 0  # the end belongs to a session, not to the others
+            if window.kind != "session":  # aligned to the clock: Spark hands this on to the windows' column
+                keyed = keyed.withMetadata("timestamp", dict(zip(ALIGNED, (window.size_ms, window.advance_ms))))
             keyed = keyed.withWatermark("timestamp", f"{window.grace_ms + after} milliseconds")
         keyed = poison.late(
             keyed,

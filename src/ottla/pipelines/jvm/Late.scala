@@ -46,6 +46,6 @@ object FillLateWatermark extends Rule[SparkPlan] {
 /** The setting spark.sql.extensions of our sessions. */
 class Extensions extends SparkSessionExtensionsProvider {
   override def apply(extensions: SparkSessionExtensions): Unit =
-    for (rule <- Seq(FillLateWatermark, WakeForTimers))
+    for (rule <- Seq(FillLateWatermark, WakeForTimers, FindTimers, PassOverWindows))
       extensions.injectColumnar(_ => new ColumnarRule { override def preColumnarTransitions: Rule[SparkPlan] = rule })
 }
