@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
 
 from ottla.testing import BrokerProcess
 from support.apache_kafka import ApacheKafka, reason_to_skip
@@ -75,11 +74,6 @@ class Pipeline:
         """As if the driver had died when the batch was written and not yet noted as done."""
         for name in (f"{batch}", f".{batch}.crc"):
             (self.checkpoint / "commits" / name).unlink(missing_ok=True)
-
-    def markers(self) -> dict[int, tuple[int, str]]:
-        group = ConsumerGroupTopicPartitions(f"{self.query}-exactly-once")
-        (told,) = self.topics.admin.list_consumer_group_offsets([group]).values()
-        return {place.partition: (place.offset, place.metadata) for place in told.result(30).topic_partitions}
 
 
 @pytest.fixture
@@ -163,7 +157,7 @@ class TestABatchThatIsRunAgain:
         written = pipeline.topics.values(pipeline.output)
         assert written  # two slots: the third task began when one of the others had ended
         assert set(written) <= {"0", "1"}
-        assert {f"{task}" for task in pipeline.markers()} == set(written)
+        assert {f"{task}" for task in pipeline.topics.markers(pipeline.query)} == set(written)
         pipeline.run()
         assert pipeline.topics.values(pipeline.output) == ["0", "1", "2"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from support.consoles import fresh
@@ -169,9 +169,7 @@ class Copying:
 
     def markers(self) -> dict[int, int]:
         """The last batch that each task has committed."""
-        group = ConsumerGroupTopicPartitions(f"{self.query}-exactly-once")
-        (told,) = self.topics.admin.list_consumer_group_offsets([group]).values()
-        return {place.partition: int(place.metadata.split()[1]) for place in told.result(30).topic_partitions}
+        return {task: int(metadata.split()[1]) for task, (_, metadata) in self.topics.markers(self.query).items()}
 
     def written(self) -> set[int]:
         """The tasks that have committed the batch that is being run."""

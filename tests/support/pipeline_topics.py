@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.consoles import fresh
+from support.group_wire import fetch
+from support.wire import Wire
 
 PATIENCE = 60
 
@@ -42,6 +45,16 @@ class Topics:
             self._producer.produce(topic, key=value, value=value, partition=partition)
             self._producer.poll(0)
         assert self._producer.flush(PATIENCE) == 0
+
+    def markers(self, query: str) -> dict[int, tuple[int, str]]:
+        """What the tasks of a query have committed: offset and metadata.
+
+        (confluent_kafka reads metadata to the next zero byte, which is not theirs.)
+        """
+        host, _, port = self.bootstrap.rpartition(":")
+        with closing(Wire(host, int(port))) as wire:
+            told = fetch(wire, f"{query}-exactly-once")
+        return {partition: (offset, metadata) for _, partition, offset, _, metadata, _ in told}
 
     def read(self, topic: str) -> list[Seen]:
         """All that is committed; with a transaction open it ends before it."""
