@@ -165,6 +165,18 @@ static int is_through(const struct options *options)
     return !strcmp(options->mode, "through");
 }
 
+/* Where a partition ends now. (A consumer that is told to begin at the end looks for it when it comes to it, and one
+   partition's first record says nothing of the others.) */
+static int64_t end_of(const struct options *options, const struct client *client, int partition)
+{
+    int64_t first, end;
+    rd_kafka_resp_err_t failed = rd_kafka_query_watermark_offsets(
+        client->handle, rd_kafka_topic_name(client->topic), partition, &first, &end, (int)(options->timeout * 1e3));
+    if (failed)
+        fail("offsets: %s", rd_kafka_err2str(failed));
+    return end;
+}
+
 static struct consumer open_consumer(const struct options *options)
 {
     struct options reading = *options;
@@ -172,10 +184,11 @@ static struct consumer open_consumer(const struct options *options)
         reading.topic = options->out_topic;
     struct consumer consumer = {.options = options, .client = open_client(&reading, RD_KAFKA_CONSUMER, 0)};
     consumer.queue = rd_kafka_queue_new(consumer.client.handle);
-    int64_t from = is_through(options) ? RD_KAFKA_OFFSET_END : RD_KAFKA_OFFSET_BEGINNING;
-    for (int i = 0; i < options->partitions; i++)
+    for (int i = 0; i < options->partitions; i++) {
+        int64_t from = is_through(options) ? end_of(options, &consumer.client, i) : RD_KAFKA_OFFSET_BEGINNING;
         if (rd_kafka_consume_start_queue(consumer.client.topic, i, from, consumer.queue))
             fail("consume: %s", rd_kafka_err2str(rd_kafka_last_error()));
+    }
     consumer.stop_at = options->count ? options->count : __LONG_MAX__;
     return consumer;
 }
