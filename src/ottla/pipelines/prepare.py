@@ -1,7 +1,7 @@
 """`python -m ottla.pipelines.prepare [--archive]`: what the first session would do, done ahead and with progress.
 
 It fetches Spark's Kafka connector and compiles our classes; with --archive it also archives Spark's classes, which
-pays from the tenth start of a session on.
+pays from the eighth start of a session on.
 """
 
 from __future__ import annotations
