@@ -295,7 +295,7 @@ final class DueTimes extends AccumulatorV2[(Int, Long), Map[Int, Long]] {
 /** Runs a batch without data when a timer is due. With timers by the clock Spark itself runs one after the other, at full
   * speed, and processAllAvailable never ends.
   */
-final class WakingExec(plan: TransformWithStateExec, due: DueTimes)
+final class WakingExec(protected val plan: TransformWithStateExec, due: DueTimes)
     extends TransformWithStateExec(
       plan.keyDeserializer,
       plan.valueDeserializer,
@@ -317,16 +317,14 @@ final class WakingExec(plan: TransformWithStateExec, due: DueTimes)
       plan.initialStateGroupingAttrs,
       plan.initialStateDataAttrs,
       plan.initialStateDeserializer,
-      plan.initialState) {
+      plan.initialState)
+    with InPlace {
   override def shouldRunAnotherBatch(watermark: Long): Boolean =
     due.value.values.exists(_ <= System.currentTimeMillis())
   override protected def withNewChildrenInternal(left: SparkPlan, right: SparkPlan): WakingExec =
     new WakingExec(plan.copy(child = left), due)
-  // It differs from the plan in whose place it is, or Spark would keep that one.
-  override def canEqual(other: Any): Boolean = other.isInstanceOf[WakingExec]
-  override def equals(other: Any): Boolean = canEqual(other) && super.equals(other)
-  override def makeCopy(arguments: Array[AnyRef]): WakingExec =
-    new WakingExec(plan.makeCopy(arguments).asInstanceOf[TransformWithStateExec], due)
+  override protected def of(plan: SparkPlan): WakingExec =
+    new WakingExec(plan.asInstanceOf[TransformWithStateExec], due)
 }
 
 /** Puts WakingExec in place, after Spark has told operators where their state is. */

@@ -79,7 +79,7 @@ object Timers {
 }
 
 /** flatMapGroupsWithState, as Keyed.scala uses it, that finds timers by Timers. State and results are Spark's. */
-final class TimersExec(plan: FlatMapGroupsWithStateExec, most: Int)
+final class TimersExec(protected val plan: FlatMapGroupsWithStateExec, most: Int)
     extends FlatMapGroupsWithStateExec(
       plan.func,
       plan.keyDeserializer,
@@ -101,7 +101,8 @@ final class TimersExec(plan: FlatMapGroupsWithStateExec, most: Int)
       plan.initialState,
       plan.hasInitialState,
       plan.skipEmittingInitialStateKeys,
-      plan.child) {
+      plan.child)
+    with InPlace {
   import FlatMapGroupsWithStateExecHelper.StateData
   import GroupStateImpl.NO_TIMESTAMP
 
@@ -173,11 +174,8 @@ final class TimersExec(plan: FlatMapGroupsWithStateExec, most: Int)
 
   override protected def withNewChildrenInternal(left: SparkPlan, right: SparkPlan): TimersExec =
     new TimersExec(plan.copy(child = left), most)
-  // It differs from the plan in whose place it is, or Spark would keep that one.
-  override def canEqual(other: Any): Boolean = other.isInstanceOf[TimersExec]
-  override def equals(other: Any): Boolean = canEqual(other) && super.equals(other)
-  override def makeCopy(arguments: Array[AnyRef]): TimersExec =
-    new TimersExec(plan.makeCopy(arguments).asInstanceOf[FlatMapGroupsWithStateExec], most)
+  override protected def of(plan: SparkPlan): TimersExec =
+    new TimersExec(plan.asInstanceOf[FlatMapGroupsWithStateExec], most)
 }
 
 /** Puts TimersExec in place, after Spark has told operators where their state is. */

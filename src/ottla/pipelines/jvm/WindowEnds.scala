@@ -6,7 +6,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{StateStoreSa
 import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, UnsafeRowPair}
 
 /** An aggregation in whose state no window ends with this batch: Spark would look at all keys to find that out. */
-final class NoWindowEndsExec(plan: StateStoreSaveExec)
+final class NoWindowEndsExec(protected val plan: StateStoreSaveExec)
     extends StateStoreSaveExec(
       plan.keyExpressions,
       plan.stateInfo,
@@ -14,7 +14,8 @@ final class NoWindowEndsExec(plan: StateStoreSaveExec)
       plan.eventTimeWatermarkForLateEvents,
       plan.eventTimeWatermarkForEviction,
       plan.stateFormatVersion,
-      plan.child) {
+      plan.child)
+    with InPlace {
   override private[sql] val stateManager =
     new StreamingAggregationStateManagerImplV2(plan.keyExpressions, plan.child.output) {
       override def keys(store: ReadStateStore) = Iterator.empty
@@ -23,11 +24,8 @@ final class NoWindowEndsExec(plan: StateStoreSaveExec)
 
   override protected def withNewChildInternal(child: SparkPlan): NoWindowEndsExec =
     new NoWindowEndsExec(plan.copy(child = child))
-  // It differs from the plan in whose place it is, or Spark would keep that one.
-  override def canEqual(other: Any): Boolean = other.isInstanceOf[NoWindowEndsExec]
-  override def equals(other: Any): Boolean = canEqual(other) && super.equals(other)
-  override def makeCopy(arguments: Array[AnyRef]): NoWindowEndsExec =
-    new NoWindowEndsExec(plan.makeCopy(arguments).asInstanceOf[StateStoreSaveExec])
+  override protected def of(plan: SparkPlan): NoWindowEndsExec =
+    new NoWindowEndsExec(plan.asInstanceOf[StateStoreSaveExec])
 }
 
 /** Puts NoWindowEndsExec in place, where windows are aligned to the clock and none ends.
